@@ -1,1 +1,21 @@
-//! (in construction)
+//! What crosses a process border in Phalanx: ids, subjects, frames, orders, reports, requests and records.
+//!
+//! Pure: no IO, no clock, no randomness. Types are checked when they are decoded, once. Compatibility: frames hold
+//! maps with named fields, fields are only added (with a default), and words of an enum that an old reader does not
+//! know become `Unknown`. Golden bytes in `tests/` keep every released form readable.
+
+pub mod agent;
+pub mod api;
+pub mod codec;
+pub mod error;
+pub mod event;
+pub mod host_config;
+pub mod ids;
+pub mod order;
+pub mod report;
+pub mod shim;
+pub mod subject;
+pub mod task;
+pub mod time;
+pub mod transcript;
+mod wire_enum;

@@ -1,0 +1,334 @@
+//! Client ↔ manager, over the manager's Unix socket.
+//!
+//! Both sides begin with [`crate::codec::Hello`]. A request is a frame of kind [`REQUEST`]; it is answered by any
+//! number of frames of kind [`ITEM`] and exactly one of kind [`REPLY`] or [`ERROR`], all with the request's id.
+//! Every mutation has a key: the same key gives the first answer again.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{AgentSpec, Environment, Phase, Role};
+use crate::event::Event;
+use crate::ids::{AgentId, HostId, Region, RequestKey, RunId, TaskId};
+use crate::order::{Discard, OutputStream, ResolvedBase};
+use crate::report::{HostFacts, Report};
+use crate::task::{RunSpec, RunView, SubmitTask, TaskView};
+use crate::time::Timestamp;
+use crate::wire_enum::wire_enum;
+
+pub const REQUEST: &str = "request";
+pub const ITEM: &str = "item";
+pub const REPLY: &str = "reply";
+/// Body: [`crate::error::WireError`].
+pub const ERROR: &str = "error";
+
+/// Version of every JSON document that the command line prints.
+pub const SCHEMA_VERSION: u32 = 1;
+/// Largest prompt.
+pub const PROMPT_LIMIT: u64 = 8 << 20;
+
+/// `NAME`, `NAME@HOST` or an id, as a person wrote it.
+pub type Target = String;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    Status,
+    Hosts,
+    // Agents
+    CreateAgent(Box<CreateAgent>),
+    ListAgents(AgentFilter),
+    ShowAgents {
+        targets: Vec<Target>,
+    },
+    /// One item per agent when it is reached or can no longer be.
+    WaitAgents {
+        targets: Vec<Target>,
+        until: Until,
+    },
+    StopAgents {
+        key: RequestKey,
+        targets: Vec<Target>,
+        grace_ms: Option<u64>,
+    },
+    DestroyAgents {
+        key: RequestKey,
+        targets: Vec<Target>,
+        discard: Discard,
+    },
+    /// Bytes of a transcript as items.
+    Logs {
+        target: Target,
+        from: LogStart,
+        follow: bool,
+    },
+    Exec {
+        target: Target,
+        program: Vec<String>,
+        environment: Environment,
+        #[serde(with = "serde_bytes")]
+        stdin: Vec<u8>,
+    },
+    /// Events as items: those since `since`, then, with `follow`, as they come.
+    Events {
+        since: Option<Timestamp>,
+        follow: bool,
+        targets: Vec<Target>,
+    },
+    // Runs
+    ResolveRepo {
+        repo: String,
+        base: Option<String>,
+    },
+    /// A piece of a blob; the last one makes the manager check the digest.
+    PutBlob {
+        sha256: String,
+        offset: u64,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        last: bool,
+    },
+    SubmitRun(Box<SubmitRun>),
+    ListRuns,
+    /// Run and tasks, whole.
+    ShowRun {
+        run: Target,
+    },
+    /// The run as an item at each change until it has ended.
+    FollowRun {
+        run: Target,
+    },
+    CancelRun {
+        key: RequestKey,
+        run: Target,
+        tasks: Vec<Target>,
+    },
+    RetryTasks {
+        key: RequestKey,
+        run: Target,
+        tasks: Vec<Target>,
+    },
+    /// Why an agent, run or task is not further.
+    Why {
+        target: Target,
+    },
+}
+
+impl Request {
+    /// Key of a mutation.
+    #[must_use]
+    pub fn key(&self) -> Option<&RequestKey> {
+        match self {
+            Self::CreateAgent(create) => Some(&create.key),
+            Self::SubmitRun(submit) => Some(&submit.key),
+            Self::StopAgents { key, .. }
+            | Self::DestroyAgents { key, .. }
+            | Self::CancelRun { key, .. }
+            | Self::RetryTasks { key, .. } => Some(key),
+            Self::Status
+            | Self::Hosts
+            | Self::ListAgents(_)
+            | Self::ShowAgents { .. }
+            | Self::WaitAgents { .. }
+            | Self::Logs { .. }
+            | Self::Exec { .. }
+            | Self::Events { .. }
+            | Self::ResolveRepo { .. }
+            | Self::PutBlob { .. }
+            | Self::ListRuns
+            | Self::ShowRun { .. }
+            | Self::FollowRun { .. }
+            | Self::Why { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateAgent {
+    pub key: RequestKey,
+    pub spec: AgentSpec,
+    /// `None`: the manager places it.
+    pub host: Option<HostId>,
+    pub environment: Environment,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmitRun {
+    pub key: RequestKey,
+    pub run: RunSpec,
+    pub tasks: Vec<SubmitTask>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentFilter {
+    /// Also ended attempts and destroyed agents.
+    #[serde(default)]
+    pub all: bool,
+    /// Every pair must match.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub phases: Vec<Phase>,
+    #[serde(default)]
+    pub run: Option<Target>,
+}
+
+/// What a `wait` waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// The program was executed and, where its profile says so, is ready; or the agent has ended.
+    Started,
+    Phase(Phase),
+    Ended,
+    Destroyed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogStart {
+    Offset(u64),
+    /// The last so many lines.
+    Tail(u64),
+}
+
+/// One frame of a streamed answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Item {
+    Agent(Box<AgentView>),
+    /// `offset` is the place of the first byte; a jump is a gap that the transcript no longer has.
+    Log {
+        offset: u64,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    Output {
+        stream: OutputStream,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    Event(Box<Event>),
+    Run(Box<RunView>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// The end of a stream, or a mutation that has nothing more to say.
+    Done,
+    Status(Box<StatusView>),
+    Hosts(Vec<HostView>),
+    /// The agent exists from now on; its start is under way.
+    Accepted {
+        agent: AgentId,
+    },
+    Agents {
+        agents: Vec<AgentView>,
+        as_of: Timestamp,
+    },
+    /// One outcome per target, in their order.
+    Outcomes(Vec<Outcome>),
+    Exited {
+        code: Option<i32>,
+        signal: Option<i32>,
+    },
+    Resolved(ResolvedBase),
+    Submitted {
+        run: RunId,
+        tasks: Vec<TaskId>,
+    },
+    Runs(Vec<RunView>),
+    Run {
+        run: RunView,
+        tasks: Vec<TaskView>,
+    },
+    Why(Vec<Reason>),
+    /// The manager has the blob.
+    Stored,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub target: Target,
+    #[serde(default)]
+    pub agent: Option<AgentId>,
+    /// `None`: accepted.
+    #[serde(default)]
+    pub error: Option<crate::error::WireError>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    pub subject: String,
+    pub state: String,
+    pub why: String,
+    /// What a person can do; empty when nothing is needed.
+    #[serde(default)]
+    pub remedy: String,
+}
+
+wire_enum!(
+    /// How well a host can be heard.
+    Reachability {
+        Fresh = "fresh",
+        Late = "late",
+        Lost = "lost",
+    }
+);
+
+/// An agent as operators see it: what is wanted beside what was last reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentView {
+    pub id: AgentId,
+    pub name: String,
+    pub role: Role,
+    pub region: Region,
+    pub host: HostId,
+    pub reachability: Reachability,
+    /// CREATING until the first report.
+    pub phase: Phase,
+    #[serde(default)]
+    pub reason: String,
+    /// `running`, `stopped` or `destroyed`; `unowned` when the manager has no record of it.
+    pub wanted: String,
+    pub as_of: Timestamp,
+    pub created_at: Timestamp,
+    pub spec: AgentSpec,
+    #[serde(default)]
+    pub report: Option<Report>,
+    #[serde(default)]
+    pub last_output: Option<Timestamp>,
+    #[serde(default)]
+    pub memory_bytes: u64,
+    #[serde(default)]
+    pub cpu_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostView {
+    pub region: Region,
+    pub host: HostId,
+    pub reachability: Reachability,
+    pub last_seen: Timestamp,
+    pub clock_offset_ms: i64,
+    pub build: String,
+    pub facts: HostFacts,
+    pub live_agents: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusView {
+    pub build: String,
+    pub started_at: Timestamp,
+    pub now: Timestamp,
+    pub fencing: u64,
+    /// Records that wait for the bus; above 0 for long means that the bus is away.
+    pub unwritten: u64,
+    pub bus_connected: bool,
+    pub hosts: Vec<HostView>,
+    pub agents: BTreeMap<String, u64>,
+    pub runs: u64,
+    pub queued_tasks: u64,
+}

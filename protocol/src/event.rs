@@ -1,0 +1,67 @@
+//! Facts with a date. The event stream holds nothing else: state is in reports and records.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{End, Phase};
+use crate::ids::{AgentId, HostId, Region, RunId, TaskId};
+use crate::task::TaskState;
+use crate::time::Timestamp;
+
+/// Published as `<epoch>:<seq>` in `Nats-Msg-Id`; readers drop what they have seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    pub at: Timestamp,
+    /// 32 hex digits of the writer's spool.
+    pub epoch: String,
+    pub seq: u64,
+    pub region: Region,
+    /// `None` for the manager's own facts.
+    #[serde(default)]
+    pub host: Option<HostId>,
+    /// Label of what it is about, for people.
+    #[serde(default)]
+    pub name: String,
+    pub fact: Fact,
+}
+
+impl Event {
+    pub const KIND: &str = "event";
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Fact {
+    AgentPhase {
+        agent: AgentId,
+        phase: Phase,
+        #[serde(default)]
+        end: Option<End>,
+    },
+    AgentDestroyed {
+        agent: AgentId,
+        discarded: bool,
+    },
+    TaskState {
+        run: RunId,
+        task: TaskId,
+        attempt: u32,
+        state: TaskState,
+        #[serde(default)]
+        reason: String,
+    },
+    RunSubmitted {
+        run: RunId,
+        tasks: u64,
+    },
+    RunEnded {
+        run: RunId,
+        accepted: u64,
+        failed: u64,
+        cancelled: u64,
+    },
+    HostStarted {
+        incarnation: u64,
+    },
+    #[serde(other)]
+    Unknown,
+}

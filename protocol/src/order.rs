@@ -1,0 +1,171 @@
+//! Manager → host: orders, which change something and are idempotent, and asks, which are answered.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{AgentSpec, Environment};
+use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, OrderId, Region};
+use crate::time::Timestamp;
+
+/// A command fenced to one run of one host. Dropped unless incarnation, generation and fencing are current.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    pub id: OrderId,
+    pub region: Region,
+    pub host: HostId,
+    pub incarnation: Incarnation,
+    pub fencing: Fencing,
+    /// In the host's time.
+    pub expires: Timestamp,
+    pub command: Command,
+}
+
+impl Order {
+    pub const KIND: &str = "order";
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// The agent shall exist and have been started once.
+    Ensure { agent: AgentId, generation: Generation, spec: Box<AgentSpec> },
+    /// The program shall end; the workspace stays.
+    Stop { agent: AgentId, generation: Generation, grace_ms: u64 },
+    /// Nothing of the agent shall stay but its transcript and its end.
+    Destroy { agent: AgentId, generation: Generation, discard: Discard },
+}
+
+impl Command {
+    #[must_use]
+    pub fn agent(&self) -> AgentId {
+        match self {
+            Self::Ensure { agent, .. } | Self::Stop { agent, .. } | Self::Destroy { agent, .. } => *agent,
+        }
+    }
+
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        match self {
+            Self::Ensure { generation, .. }
+            | Self::Stop { generation, .. }
+            | Self::Destroy { generation, .. } => *generation,
+        }
+    }
+
+    /// Last token of the subject it travels on.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Ensure { .. } => "ensure",
+            Self::Stop { .. } => "stop",
+            Self::Destroy { .. } => "destroy",
+        }
+    }
+}
+
+/// Whether work that exists nowhere else may be thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discard {
+    /// Refuse while the workspace holds the only copy of work.
+    Keep,
+    /// An operator said that it may go.
+    Yes,
+}
+
+/// A question to a host, answered by [`Answer`] frames on the reply subject. Signed and fenced like an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    pub id: OrderId,
+    pub region: Region,
+    pub host: HostId,
+    pub fencing: Fencing,
+    pub expires: Timestamp,
+    pub question: Question,
+}
+
+impl Ask {
+    pub const KIND: &str = "ask";
+    /// Last token of the subject it travels on.
+    pub const VERB: &str = "ask";
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// Which commit is `base` of `repo`?
+    Resolve { repo: String, base: Option<String> },
+    /// Bytes of a transcript from `offset`.
+    Read { agent: AgentId, offset: u64, max: u64 },
+    /// Ship the transcript at once until `until`.
+    Follow { agent: AgentId, until: Timestamp },
+    /// The whole reports of these agents, again.
+    Report { agents: Vec<AgentId> },
+    /// Run a program beside the agent, in its workspace and limits.
+    Exec {
+        agent: AgentId,
+        program: Vec<String>,
+        environment: Environment,
+        #[serde(with = "serde_bytes")]
+        stdin: Vec<u8>,
+    },
+    /// Make `branch` of `repo` point to `commit`, by compare-and-swap.
+    Land { repo: String, branch: String, commit: String },
+    /// The difference between two commits of `repo`.
+    Diff { repo: String, from: String, to: String },
+}
+
+/// One frame of an answer; the last one is `Done` or `Refused`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    Resolved(ResolvedBase),
+    /// `length` is the transcript's at this moment; a read past a trimmed range starts later than asked.
+    Bytes {
+        offset: u64,
+        length: u64,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        ended: bool,
+    },
+    Output {
+        stream: OutputStream,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    Exited {
+        code: Option<i32>,
+        signal: Option<i32>,
+    },
+    Landed {
+        branch: String,
+        commit: String,
+    },
+    Diff {
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        whole: bool,
+    },
+    Done,
+    Refused(crate::error::WireError),
+}
+
+impl Answer {
+    pub const KIND: &str = "answer";
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputStream {
+    Stdout,
+    Stderr,
+}
+
+/// A repository and the commit that a base means now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResolvedBase {
+    /// Absolute path of its top folder, or of the bare repository.
+    pub repo: String,
+    pub commit: String,
+    /// The checkout has changes that are not in the commit.
+    pub dirty: bool,
+}

@@ -1,0 +1,299 @@
+//! Runs and tasks: what is submitted, and what becomes of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Blob, CommitMode, End, Environment, ResourceLimits};
+use crate::ids::{AgentId, HostId, Name, RunId, TaskId};
+use crate::report::Collected;
+use crate::time::Timestamp;
+use crate::wire_enum::wire_enum;
+
+/// A submission of tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSpec {
+    pub name: Name,
+    /// Attempts and verifications of this run that may be live at once.
+    #[serde(default)]
+    pub max_parallel: Option<u32>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// One unit of work with its acceptance, as checked by the client: programs are resolved, the base is a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// Unique in its run.
+    pub name: Name,
+    /// Program and arguments.
+    pub program: Vec<String>,
+    #[serde(default)]
+    pub prompt: Option<Blob>,
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// Absolute path of the repository; `None` for an empty workspace.
+    #[serde(default)]
+    pub repo: Option<String>,
+    /// Resolved commit; present when `repo` is.
+    #[serde(default)]
+    pub base_commit: Option<String>,
+    /// Names of tasks of the same run that must be accepted first.
+    #[serde(default)]
+    pub depends_on: Vec<Name>,
+    /// Higher goes first.
+    #[serde(default)]
+    pub priority: i32,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Enforced on the agent; memory and cpu also count in placement.
+    #[serde(default)]
+    pub limits: ResourceLimits,
+    pub grace_ms: u64,
+    #[serde(default)]
+    pub retries: Retries,
+    /// Programs that must all exit 0 in a fresh checkout of the recorded commit.
+    #[serde(default)]
+    pub verify: Vec<Vec<String>>,
+    #[serde(default)]
+    pub verify_timeout_ms: Option<u64>,
+    pub accept: Accept,
+    #[serde(default)]
+    pub result: Option<String>,
+    #[serde(default)]
+    pub outputs: Vec<String>,
+    pub commit: CommitMode,
+    #[serde(default)]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub has_environment: bool,
+    #[serde(default)]
+    pub ready_text: Option<String>,
+}
+
+wire_enum!(
+    /// Who says that the work is good.
+    Accept {
+        /// The `verify` programs.
+        Verify = "verify",
+        /// Exit 0 and the declared outputs; flagged `unverified`.
+        Exit = "exit",
+        /// A person.
+        Review = "review",
+    }
+);
+
+/// Limits on starts beyond the first. One durable counter per task bounds them all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retries {
+    /// Starts beyond the first that are charged to the task.
+    pub max: u32,
+    /// Wait before the first retry; doubles each time.
+    pub backoff_ms: u64,
+    pub backoff_max_ms: u64,
+    /// Share of the wait that is drawn at random, percent.
+    pub jitter_percent: u8,
+    /// Classes that are tried again.
+    pub on: Vec<FailureClass>,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            max: 0,
+            backoff_ms: 1_000,
+            backoff_max_ms: 60_000,
+            jitter_percent: 20,
+            on: vec![FailureClass::Agent, FailureClass::Verify, FailureClass::Limit],
+        }
+    }
+}
+
+wire_enum!(
+    /// Whose fault a failed attempt is.
+    FailureClass {
+        /// Host, bus or supervisor: tried again without charge, within a bound.
+        Infrastructure = "infrastructure",
+        /// The program could not be started.
+        Start = "start",
+        /// The program failed.
+        Agent = "agent",
+        /// The work did not verify.
+        Verify = "verify",
+        /// A limit was reached.
+        Limit = "limit",
+        /// A quota or budget is spent.
+        Quota = "quota",
+    }
+);
+
+wire_enum!(
+    /// Where a task stands.
+    TaskState {
+        /// Waits; the reason is machine-readable.
+        Queued = "QUEUED",
+        /// An attempt is desired on a host, not yet seen running.
+        Assigned = "ASSIGNED",
+        Running = "RUNNING",
+        Verifying = "VERIFYING",
+        /// Waits for a person.
+        Review = "REVIEW",
+        Accepted = "ACCEPTED",
+        Merged = "MERGED",
+        Rejected = "REJECTED",
+        Failed = "FAILED",
+        Cancelled = "CANCELLED",
+    }
+);
+
+impl TaskState {
+    /// Nothing more happens by itself.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(
+            self,
+            Self::Accepted | Self::Merged | Self::Rejected | Self::Failed | Self::Cancelled | Self::Unknown
+        )
+    }
+
+    /// An attempt or a verification holds a slot.
+    #[must_use]
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Assigned | Self::Running | Self::Verifying)
+    }
+}
+
+/// Why a task waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum Waiting {
+    /// In the queue; nothing is wrong.
+    Turn {
+        ahead: u64,
+    },
+    /// For these tasks to be accepted.
+    Dependencies {
+        on: Vec<Name>,
+    },
+    Backoff {
+        until: Timestamp,
+    },
+    RunCap {
+        cap: u32,
+    },
+    HostCap {
+        cap: u32,
+    },
+    NoHost,
+    /// No host has so much unpromised memory.
+    Memory {
+        wanted_bytes: u64,
+        largest_free_bytes: u64,
+    },
+    Cpu {
+        wanted_millis: u64,
+        largest_free_millis: u64,
+    },
+    DiskShare {
+        host: HostId,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+/// One try of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// From 1.
+    pub number: u32,
+    pub agent: AgentId,
+    pub host: HostId,
+    pub assigned_at: Timestamp,
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+    #[serde(default)]
+    pub end: Option<End>,
+    #[serde(default)]
+    pub collected: Option<Collected>,
+    #[serde(default)]
+    pub verification: Option<Verification>,
+    /// Set when the attempt failed.
+    #[serde(default)]
+    pub failure: Option<Failure>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub class: FailureClass,
+    pub reason: String,
+    /// Counts against `retries.max`.
+    pub charged: bool,
+}
+
+/// The check of one recorded commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verification {
+    /// The agent that ran it; its transcript is the log.
+    pub agent: AgentId,
+    pub commit: String,
+    #[serde(default)]
+    pub end: Option<End>,
+    /// `None` while unknown.
+    #[serde(default)]
+    pub passed: Option<bool>,
+    /// The same programs at the base, run when the commit fails: whether the base fails too.
+    #[serde(default)]
+    pub base_agent: Option<AgentId>,
+    #[serde(default)]
+    pub base_passed: Option<bool>,
+    /// How many times infrastructure ended it before a verdict.
+    #[serde(default)]
+    pub restarts: u32,
+}
+
+/// A task as operators and reports see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskView {
+    pub id: TaskId,
+    pub run: RunId,
+    pub run_name: Name,
+    pub spec: TaskSpec,
+    pub state: TaskState,
+    #[serde(default)]
+    pub waiting: Option<Waiting>,
+    /// Why it is in this state, for a person.
+    #[serde(default)]
+    pub reason: String,
+    /// Accepted by exit code alone.
+    #[serde(default)]
+    pub unverified: bool,
+    pub attempts: Vec<Attempt>,
+    /// Branch in the repository, once accepted.
+    #[serde(default)]
+    pub branch: Option<String>,
+    pub submitted_at: Timestamp,
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// A run as operators and reports see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunView {
+    pub id: RunId,
+    pub spec: RunSpec,
+    pub submitted_at: Timestamp,
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+    pub counts: BTreeMap<String, u64>,
+    pub total: u64,
+}
+
+/// A task with the values that are never stored in the clear.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmitTask {
+    pub spec: TaskSpec,
+    #[serde(default)]
+    pub environment: Environment,
+}

@@ -1,0 +1,21 @@
+//! Wall-clock time as both cores see it: milliseconds since the Unix epoch, given with each input.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// `self` + `ms`, at most the end of time.
+    #[must_use]
+    pub fn after_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    /// How long ago `earlier` was; 0 when it lies ahead (a clock that was set back).
+    #[must_use]
+    pub fn ms_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}

@@ -275,6 +275,9 @@ pub struct AgentSpec {
     pub ready_text: Option<String>,
     #[serde(default)]
     pub user: Option<String>,
+    /// Length of the lease under which it runs; `None`: it is never moved and needs none.
+    #[serde(default)]
+    pub lease_ms: Option<u64>,
 }
 
 /// Values of an environment. `Debug` never shows them.

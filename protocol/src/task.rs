@@ -69,6 +69,9 @@ pub struct TaskSpec {
     pub has_environment: bool,
     #[serde(default)]
     pub ready_text: Option<String>,
+    /// A host that is lost for so long loses the attempt, which is started elsewhere; at least five minutes.
+    #[serde(default)]
+    pub move_after_ms: Option<u64>,
 }
 
 wire_enum!(

@@ -27,7 +27,7 @@ fn encode(value: u128) -> String {
     (0..ID_LENGTH)
         .map(|place| {
             let digit = (value >> (125 - 5 * place)) & 31;
-            ALPHABET.iter().nth(usize::try_from(digit).unwrap_or(0)).map_or('0', |byte| char::from(*byte))
+            ALPHABET.get(usize::try_from(digit).unwrap_or(0)).map_or('0', |byte| char::from(*byte))
         })
         .collect()
 }

@@ -28,10 +28,11 @@ impl Order {
 pub enum Command {
     /// The agent shall exist and have been started once.
     Ensure { agent: AgentId, generation: Generation, spec: Box<AgentSpec> },
-    /// The program shall end; the workspace stays.
-    Stop { agent: AgentId, generation: Generation, grace_ms: u64 },
+    /// The program shall end; the workspace stays. `spec` is there so that a host that never saw the `Ensure` can
+    /// keep a tombstone and report it: a late duplicate must not start the agent.
+    Stop { agent: AgentId, generation: Generation, grace_ms: u64, spec: Box<AgentSpec> },
     /// Nothing of the agent shall stay but its transcript and its end.
-    Destroy { agent: AgentId, generation: Generation, discard: Discard },
+    Destroy { agent: AgentId, generation: Generation, discard: Discard, spec: Box<AgentSpec> },
 }
 
 impl Command {

@@ -2,7 +2,7 @@
 //!
 //! `launch.json` is written by hostd; `shim.json` and `exit.json` by the shim, whole, by rename. A running shim is
 //! never replaced, so every released version of these shapes is read for ever: fields are only added (with a default),
-//! unknown fields are skipped, and an unknown cause or step reads as `Other`. How they are acted on lies in
+//! unknown fields are skipped, and an unknown cause or step reads as `Unknown`. How they are acted on lies in
 //! `phalanx-shim` and in hostd.
 
 use std::fmt;
@@ -209,7 +209,7 @@ pub enum EndCause {
     StartFailed(StartFailure),
     /// From a newer shim.
     #[serde(other)]
-    Other,
+    Unknown,
 }
 
 /// What can make a shim end its program.
@@ -220,7 +220,7 @@ pub enum Limit {
     Lease,
     ShimTerminated,
     #[serde(other)]
-    Other,
+    Unknown,
 }
 
 impl From<Limit> for EndCause {
@@ -229,7 +229,7 @@ impl From<Limit> for EndCause {
             Limit::WallTime => Self::WallTime,
             Limit::Lease => Self::Lease,
             Limit::ShimTerminated => Self::ShimTerminated,
-            Limit::Other => Self::Other,
+            Limit::Unknown => Self::Unknown,
         }
     }
 }
@@ -262,7 +262,7 @@ pub enum StartStep {
     /// The program is there, what its first line or header names is not.
     Interpreter,
     #[serde(other)]
-    Other,
+    Unknown,
 }
 
 /// What a client asks on the control socket.
@@ -399,7 +399,7 @@ pub enum RefusalReason {
     /// The machine refused; the message has its error.
     Failed,
     #[serde(other)]
-    Other,
+    Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,460 @@
+//! One agent's life.
+//!
+//! ```text
+//!             started            program gone, others not
+//!  Creating ──────────▶ Running ─────────────────────────▶ Draining
+//!     │                    │ all gone, supervisor lost         │ all gone, supervisor lost
+//!     │ start failed       ▼                                   │
+//!     │               Collecting ◀─────────────────────────────┘
+//!     │                    │ collected
+//!     ▼                    ▼      destroy wanted
+//!   Ended ◀──────────────Ended ─────────────────▶ Removing ──done──▶ Destroyed
+//!                          ▲                          │
+//!                          └──── it holds work ───────┘
+//! ```
+//!
+//! Each method changes the state and names what must be done; saving and reporting follow from what changed and are
+//! the business of [`crate::Core`].
+
+use protocol::agent::{End, EndCause, Phase, StartStep};
+use protocol::ids::Generation;
+use protocol::order::Discard;
+use protocol::report::{Collected, Life, SessionFacts, Usage};
+use protocol::time::Timestamp;
+use std::collections::BTreeSet;
+
+use crate::effect::Effect;
+use crate::input::{ExitCause, ExitSeen, Found, Removal, StartFacts, end_of};
+use crate::record::{AgentRecord, Wanted};
+
+/// After the kill is sent, it is sent again at this pace until the agent is gone.
+const KILL_AGAIN_MS: u64 = 2_000;
+/// A removal that left something is tried again after this.
+const REMOVE_AGAIN_MS: u64 = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Creating,
+    Running,
+    Draining,
+    Collecting,
+    Ended,
+    Removing,
+    Destroyed,
+}
+
+impl Stage {
+    /// The program may be alive.
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        match self {
+            Self::Creating | Self::Running | Self::Draining => true,
+            Self::Collecting | Self::Ended | Self::Removing | Self::Destroyed => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    pub record: AgentRecord,
+    pub stage: Stage,
+    pub facts: StartFacts,
+    pub started: bool,
+    pub ready: bool,
+    pub session: Option<SessionFacts>,
+    pub transcript_bytes: u64,
+    pub usage: Usage,
+    pub degraded: BTreeSet<&'static str>,
+    /// What a removal without the operator's word would lose.
+    pub holds: Vec<String>,
+    /// Why the last removal or save did not work.
+    pub trouble: String,
+    kill_at: Option<Timestamp>,
+    remove_at: Option<Timestamp>,
+    lease: Option<LeaseClock>,
+}
+
+/// The lease is asked for at thirds of its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LeaseClock {
+    length_ms: u64,
+    ask_at: Timestamp,
+}
+
+impl Agent {
+    /// A new agent in `Creating`; the caller asks for its creation.
+    #[must_use]
+    pub fn new(record: AgentRecord) -> Self {
+        Self {
+            record,
+            stage: Stage::Creating,
+            facts: StartFacts::default(),
+            started: false,
+            ready: false,
+            session: None,
+            transcript_bytes: 0,
+            usage: Usage::default(),
+            degraded: BTreeSet::new(),
+            holds: Vec::new(),
+            trouble: String::new(),
+            kill_at: None,
+            remove_at: None,
+            lease: None,
+        }
+    }
+
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match (&self.record.end, self.stage) {
+            (Some(end), _) => end.phase(),
+            (None, Stage::Creating) => Phase::Creating,
+            (None, Stage::Running | Stage::Draining) => Phase::Running,
+            // An end is set before each of these; should it ever miss, the truth is that it is not known.
+            (None, Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed) => Phase::Unknown,
+        }
+    }
+
+    #[must_use]
+    pub fn life(&self) -> Life {
+        if self.stage == Stage::Destroyed { Life::Destroyed } else { Life::Present }
+    }
+
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stage.is_live() && self.record.wanted != Wanted::Running
+    }
+
+    /// The earliest moment at which [`Agent::tick`] has work.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let lease = self.lease.filter(|_| self.stage.is_live()).map(|lease| lease.ask_at);
+        [self.kill_at, self.remove_at, lease].into_iter().flatten().min()
+    }
+
+    /// The agent as this hostd found it at its start.
+    pub fn adopt(&mut self, now: Timestamp, found: Found) -> Vec<Effect> {
+        if self.record.removed || found == Found::Archived {
+            self.stage = Stage::Destroyed;
+            return Vec::new();
+        }
+        if self.record.end.is_some() {
+            self.take_facts_of(&found);
+            return self.after_end();
+        }
+        match found {
+            Found::Archived => Vec::new(),
+            Found::NeverStarted if self.record.wanted == Wanted::Running => {
+                vec![Effect::Create(self.record.agent)]
+            }
+            Found::NeverStarted => {
+                let end = End {
+                    cause: EndCause::Requested,
+                    code: None,
+                    signal: None,
+                    step: None,
+                    detail: "asked to stop before it was started".to_owned(),
+                    at: now,
+                };
+                self.end_without_work(end)
+            }
+            Found::Alive { facts, exited } => {
+                self.set_facts(*facts);
+                self.stage = Stage::Running;
+                self.ready = self.record.spec.ready_text.is_none();
+                self.start_lease(now);
+                let mut effects = self.stop_if_wanted(now);
+                if let Some(exit) = exited {
+                    effects.extend(self.exited(exit));
+                }
+                effects
+            }
+            Found::Ended { exit, facts } => {
+                self.set_facts(*facts);
+                self.end_by(&exit)
+            }
+            Found::Lost { detail, facts } => {
+                self.set_facts(*facts);
+                self.end_as(EndCause::SupervisorLost, detail, now)
+            }
+            Found::Rebooted { facts } => {
+                self.set_facts(*facts);
+                self.end_as(EndCause::Rebooted, "the host was started anew".to_owned(), now)
+            }
+        }
+    }
+
+    fn take_facts_of(&mut self, found: &Found) {
+        match found {
+            Found::Alive { facts, .. }
+            | Found::Ended { facts, .. }
+            | Found::Lost { facts, .. }
+            | Found::Rebooted { facts } => self.set_facts((**facts).clone()),
+            Found::NeverStarted | Found::Archived => {}
+        }
+        if let Found::Ended { exit, .. } = found {
+            self.transcript_bytes = exit.transcript_bytes;
+            self.usage = exit.usage.clone();
+        }
+    }
+
+    fn set_facts(&mut self, facts: StartFacts) {
+        self.started = facts.started_at != Timestamp::default();
+        self.facts = facts;
+    }
+
+    pub fn stop(&mut self, now: Timestamp, generation: Generation, grace_ms: u64) -> Vec<Effect> {
+        self.record.generation = generation;
+        if self.record.wanted != Wanted::Running {
+            return Vec::new();
+        }
+        self.record.wanted = Wanted::Stopped { grace_ms };
+        self.stop_if_wanted(now)
+    }
+
+    pub fn destroy(&mut self, now: Timestamp, generation: Generation, discard: Discard) -> Vec<Effect> {
+        self.record.generation = generation;
+        let was_running = self.record.wanted == Wanted::Running;
+        self.record.wanted = Wanted::Destroyed { discard };
+        match self.stage {
+            Stage::Creating | Stage::Running | Stage::Draining => {
+                if was_running || self.kill_at.is_none() {
+                    self.stop_if_wanted(now)
+                } else {
+                    Vec::new()
+                }
+            }
+            Stage::Ended => self.remove_if_wanted(),
+            Stage::Collecting | Stage::Removing | Stage::Destroyed => Vec::new(),
+        }
+    }
+
+    fn stop_if_wanted(&mut self, now: Timestamp) -> Vec<Effect> {
+        let grace_ms = match self.record.wanted {
+            Wanted::Running => return Vec::new(),
+            Wanted::Stopped { grace_ms } => grace_ms,
+            Wanted::Destroyed { .. } => self.record.spec.grace_ms,
+        };
+        match self.stage {
+            Stage::Running | Stage::Draining => {
+                self.record.stop_requested = true;
+                self.kill_at = Some(now.after_ms(grace_ms));
+                vec![Effect::Terminate(self.record.agent)]
+            }
+            // The start is on its way: its outcome comes, and the stop follows it.
+            Stage::Creating => {
+                self.record.stop_requested = true;
+                Vec::new()
+            }
+            Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed => Vec::new(),
+        }
+    }
+
+    pub fn started(&mut self, now: Timestamp, facts: StartFacts) -> Vec<Effect> {
+        match self.stage {
+            Stage::Creating => {
+                self.stage = Stage::Running;
+                self.set_facts(facts);
+                self.ready = self.record.spec.ready_text.is_none();
+                self.start_lease(now);
+                self.stop_if_wanted(now)
+            }
+            Stage::Running
+            | Stage::Draining
+            | Stage::Collecting
+            | Stage::Ended
+            | Stage::Removing
+            | Stage::Destroyed => Vec::new(),
+        }
+    }
+
+    pub fn start_failed(&mut self, now: Timestamp, step: StartStep, detail: String) -> Vec<Effect> {
+        match self.stage {
+            Stage::Creating => {
+                let end = End {
+                    cause: EndCause::StartFailed,
+                    code: None,
+                    signal: None,
+                    step: Some(step),
+                    detail,
+                    at: now,
+                };
+                self.end_without_work(end)
+            }
+            Stage::Running
+            | Stage::Draining
+            | Stage::Collecting
+            | Stage::Ended
+            | Stage::Removing
+            | Stage::Destroyed => Vec::new(),
+        }
+    }
+
+    pub fn exited(&mut self, exit: ExitSeen) -> Vec<Effect> {
+        match self.stage {
+            Stage::Creating | Stage::Running => {
+                self.stage = Stage::Draining;
+                self.started = true;
+                self.usage = exit.usage;
+                self.transcript_bytes = exit.transcript_bytes;
+                // Asked to stop: what the program left behind is not waited for.
+                if self.record.stop_requested { vec![Effect::Kill(self.record.agent)] } else { Vec::new() }
+            }
+            Stage::Draining | Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed => {
+                Vec::new()
+            }
+        }
+    }
+
+    pub fn ended(&mut self, exit: &ExitSeen) -> Vec<Effect> {
+        if self.stage.is_live() { self.end_by(exit) } else { Vec::new() }
+    }
+
+    pub fn supervisor_lost(&mut self, now: Timestamp, detail: String) -> Vec<Effect> {
+        if !self.stage.is_live() {
+            return Vec::new();
+        }
+        let cause = if self.record.stop_requested { EndCause::Requested } else { EndCause::SupervisorLost };
+        self.end_as(cause, detail, now)
+    }
+
+    fn end_by(&mut self, exit: &ExitSeen) -> Vec<Effect> {
+        self.usage = exit.usage.clone();
+        self.transcript_bytes = exit.transcript_bytes;
+        let end = end_of(exit, self.record.stop_requested);
+        if matches!(exit.cause, ExitCause::Start(_)) {
+            return self.end_without_work(end);
+        }
+        self.record.end = Some(end);
+        self.after_end()
+    }
+
+    fn end_as(&mut self, cause: EndCause, detail: String, at: Timestamp) -> Vec<Effect> {
+        self.record.end = Some(End { cause, code: None, signal: None, step: None, detail, at });
+        self.after_end()
+    }
+
+    /// Nothing was executed, so there is nothing to collect.
+    fn end_without_work(&mut self, end: End) -> Vec<Effect> {
+        self.record.end = Some(end);
+        self.record.collected = Some(Collected::default());
+        self.after_end()
+    }
+
+    fn after_end(&mut self) -> Vec<Effect> {
+        self.kill_at = None;
+        let spec = &self.record.spec;
+        let nothing_asked = spec.checkout.is_none() && spec.result.is_none() && spec.outputs.is_empty();
+        if self.record.collected.is_none() && nothing_asked {
+            self.record.collected = Some(Collected::default());
+        }
+        if self.record.collected.is_none() {
+            self.stage = Stage::Collecting;
+            return vec![Effect::Collect(self.record.agent)];
+        }
+        self.stage = Stage::Ended;
+        self.remove_if_wanted()
+    }
+
+    pub fn collected(&mut self, collected: Collected) -> Vec<Effect> {
+        match self.stage {
+            Stage::Collecting => {
+                self.record.collected = Some(collected);
+                self.after_end()
+            }
+            Stage::Creating
+            | Stage::Running
+            | Stage::Draining
+            | Stage::Ended
+            | Stage::Removing
+            | Stage::Destroyed => Vec::new(),
+        }
+    }
+
+    fn remove_if_wanted(&mut self) -> Vec<Effect> {
+        let Wanted::Destroyed { discard } = self.record.wanted else { return Vec::new() };
+        self.stage = Stage::Removing;
+        self.holds.clear();
+        self.remove_at = None;
+        vec![Effect::Remove { agent: self.record.agent, discard }]
+    }
+
+    pub fn removed(&mut self, now: Timestamp, outcome: Removal) -> Vec<Effect> {
+        match self.stage {
+            Stage::Removing => {}
+            Stage::Creating
+            | Stage::Running
+            | Stage::Draining
+            | Stage::Collecting
+            | Stage::Ended
+            | Stage::Destroyed => return Vec::new(),
+        }
+        match outcome {
+            Removal::Done => {
+                self.stage = Stage::Destroyed;
+                self.record.removed = true;
+                self.trouble.clear();
+                self.degraded.remove("remove-failed");
+                Vec::new()
+            }
+            Removal::Refused { .. } if self.record.wanted == Wanted::Destroyed { discard: Discard::Yes } => {
+                // The operator's word came while the removal without it was under way.
+                self.remove_if_wanted()
+            }
+            Removal::Refused { holds } => {
+                self.stage = Stage::Ended;
+                self.holds = holds;
+                self.record.wanted = Wanted::Stopped { grace_ms: self.record.spec.grace_ms };
+                Vec::new()
+            }
+            Removal::Failed { reason } => {
+                self.trouble = reason;
+                self.degraded.insert("remove-failed");
+                self.remove_at = Some(now.after_ms(REMOVE_AGAIN_MS));
+                Vec::new()
+            }
+        }
+    }
+
+    pub fn degraded(&mut self, what: &'static str, degraded: bool) {
+        if degraded {
+            self.degraded.insert(what);
+        } else {
+            self.degraded.remove(what);
+        }
+    }
+
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.kill_at = self.stage.is_live().then(|| now.after_ms(KILL_AGAIN_MS));
+            if self.stage.is_live() {
+                effects.push(Effect::Kill(self.record.agent));
+            }
+        }
+        if self.remove_at.is_some_and(|at| at <= now) && self.stage == Stage::Removing {
+            effects.extend(self.remove_if_wanted());
+        }
+        if let Some(lease) = self.lease.as_mut().filter(|lease| self.stage.is_live() && lease.ask_at <= now) {
+            lease.ask_at = now.after_ms(lease.length_ms / 3);
+            effects.push(Effect::AskLease { agent: self.record.agent, generation: self.record.generation });
+        }
+        effects
+    }
+
+    /// The supervisor got the first deadline with its launch; renewals begin at a third of it.
+    fn start_lease(&mut self, now: Timestamp) {
+        self.lease = self
+            .record
+            .spec
+            .lease_ms
+            .map(|length_ms| LeaseClock { length_ms, ask_at: now.after_ms(length_ms / 3) });
+    }
+
+    /// The deadline counts from before the question was asked: an answer that took long gives less.
+    pub fn lease(&mut self, generation: Generation, asked_at: Timestamp, length_ms: u64) -> Vec<Effect> {
+        if generation != self.record.generation || !self.stage.is_live() || self.lease.is_none() {
+            return Vec::new();
+        }
+        vec![Effect::SetLease { agent: self.record.agent, until: asked_at.after_ms(length_ms) }]
+    }
+}

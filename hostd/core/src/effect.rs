@@ -1,0 +1,36 @@
+//! Everything that can be asked of the shell of a host. The order of effects is part of the contract.
+
+use protocol::event::Fact;
+use protocol::ids::{AgentId, Fencing, Generation};
+use protocol::order::Discard;
+use protocol::report::Report;
+use protocol::time::Timestamp;
+
+use crate::record::AgentRecord;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Save the record; what follows for this agent waits until it is on the disk.
+    Save(Box<AgentRecord>),
+    /// Keep the highest fencing that a leader has shown.
+    SaveFencing(Fencing),
+    /// Make workspace, limits, session and program. Answered by `Started` or `StartFailed`, then `Ended`.
+    /// Whatever an earlier try left is reused or cleaned.
+    Create(AgentId),
+    /// Ask the program to end.
+    Terminate(AgentId),
+    /// End every process of the agent.
+    Kill(AgentId),
+    /// Bring what it left to where it is kept. Answered by `Collected`.
+    Collect(AgentId),
+    /// Take away all but transcript and end. Answered by `Removed`.
+    Remove { agent: AgentId, discard: Discard },
+    /// Ask the manager for a lease. Answered by `Lease`, or not at all.
+    AskLease { agent: AgentId, generation: Generation },
+    /// Move the supervisor's deadline forward.
+    SetLease { agent: AgentId, until: Timestamp },
+    /// Put the report; a newer one of the same agent may replace it on the way.
+    Report(Box<Report>),
+    /// Append a fact to the event spool.
+    Event { agent: AgentId, name: String, fact: Fact },
+}

@@ -1,0 +1,210 @@
+//! Everything that can happen to a host.
+
+use protocol::agent::{End, StartStep};
+use protocol::ids::{AgentId, Generation};
+use protocol::order::Order;
+use protocol::report::{Collected, SessionFacts, Usage, WorkspaceFacts};
+use protocol::time::Timestamp;
+
+use crate::record::AgentRecord;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// `epoch` is a fresh random identity for the transcript, should the order make an agent.
+    Order {
+        order: Box<Order>,
+        epoch: String,
+    },
+    /// An agent's folder as this hostd found it when it started.
+    Found {
+        record: Box<AgentRecord>,
+        found: Found,
+    },
+    /// The record could not be saved; the shell goes on trying.
+    SaveFailed {
+        agent: AgentId,
+        reason: String,
+    },
+    /// The program was executed.
+    Started {
+        agent: AgentId,
+        facts: Box<StartFacts>,
+    },
+    StartFailed {
+        agent: AgentId,
+        step: StartStep,
+        detail: String,
+    },
+    /// Its profile's sign of readiness was seen.
+    Ready {
+        agent: AgentId,
+    },
+    /// The session for people exists, or was made again.
+    Session {
+        agent: AgentId,
+        session: SessionFacts,
+    },
+    /// The program has ended, processes that it left have not.
+    Exited {
+        agent: AgentId,
+        exit: ExitSeen,
+    },
+    /// Program and all it left are gone.
+    Ended {
+        agent: AgentId,
+        exit: ExitSeen,
+    },
+    /// The supervisor is gone without an exit record, and the agent's processes with it.
+    SupervisorLost {
+        agent: AgentId,
+        detail: String,
+    },
+    Collected {
+        agent: AgentId,
+        collected: Box<Collected>,
+    },
+    Removed {
+        agent: AgentId,
+        outcome: Removal,
+    },
+    /// `None`: all is well again.
+    Degraded {
+        agent: AgentId,
+        what: &'static str,
+        degraded: bool,
+    },
+    /// The manager's answer to [`crate::Effect::AskLease`].
+    Lease {
+        agent: AgentId,
+        generation: Generation,
+        asked_at: Timestamp,
+        length_ms: u64,
+    },
+    /// How full the disk that holds the agents is.
+    Disk {
+        used_percent: u64,
+    },
+    /// Someone asks for the whole report again.
+    ReportAgain {
+        agent: AgentId,
+    },
+    Tick,
+}
+
+/// What a folder and the processes of its agent prove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No shim ever ran: nothing was executed.
+    NeverStarted,
+    /// The shim lives; its inputs follow.
+    Alive {
+        facts: Box<StartFacts>,
+        exited: Option<ExitSeen>,
+    },
+    Ended {
+        exit: ExitSeen,
+        facts: Box<StartFacts>,
+    },
+    Lost {
+        detail: String,
+        facts: Box<StartFacts>,
+    },
+    /// Another boot.
+    Rebooted {
+        facts: Box<StartFacts>,
+    },
+    /// Only the archive is left.
+    Archived,
+}
+
+/// What is known of an agent once its program was executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartFacts {
+    pub started_at: Timestamp,
+    pub workspace: Option<WorkspaceFacts>,
+    pub enforced: Vec<String>,
+    pub degraded: Vec<String>,
+    pub user: String,
+}
+
+/// What the exit record says, and what the kernel counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitSeen {
+    pub cause: ExitCause,
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    /// The kernel killed a process of the agent for its memory limit.
+    pub out_of_memory: bool,
+    pub at: Timestamp,
+    pub transcript_bytes: u64,
+    pub usage: Usage,
+    pub detail: String,
+}
+
+/// Who ended it, as the supervisor recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitCause {
+    Program,
+    TimeLimit,
+    Lease,
+    /// It was never executed.
+    Start(StartStep),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Done,
+    /// It would lose these.
+    Refused {
+        holds: Vec<String>,
+    },
+    /// Tried, and something is left; it is tried again.
+    Failed {
+        reason: String,
+    },
+}
+
+impl Input {
+    /// The agent it is about; `None` for orders and facts of the host.
+    #[must_use]
+    pub fn agent(&self) -> Option<AgentId> {
+        match self {
+            Self::Order { order, .. } => Some(order.command.agent()),
+            Self::Found { record, .. } => Some(record.agent),
+            Self::SaveFailed { agent, .. }
+            | Self::Started { agent, .. }
+            | Self::StartFailed { agent, .. }
+            | Self::Ready { agent }
+            | Self::Session { agent, .. }
+            | Self::Exited { agent, .. }
+            | Self::Ended { agent, .. }
+            | Self::SupervisorLost { agent, .. }
+            | Self::Collected { agent, .. }
+            | Self::Removed { agent, .. }
+            | Self::Degraded { agent, .. }
+            | Self::Lease { agent, .. }
+            | Self::ReportAgain { agent } => Some(*agent),
+            Self::Disk { .. } | Self::Tick => None,
+        }
+    }
+}
+
+/// The end that an exit record means for an agent that was, or was not, asked to stop.
+#[must_use]
+pub(crate) fn end_of(exit: &ExitSeen, stop_requested: bool) -> End {
+    use protocol::agent::EndCause;
+    let (cause, step) = match exit.cause {
+        ExitCause::Start(step) => (EndCause::StartFailed, Some(step)),
+        ExitCause::TimeLimit => (EndCause::TimeLimit, None),
+        ExitCause::Lease => (EndCause::Lease, None),
+        ExitCause::Program if stop_requested => (EndCause::Requested, None),
+        ExitCause::Program if exit.out_of_memory && exit.signal == Some(9) => (EndCause::OutOfMemory, None),
+        ExitCause::Program if exit.signal.is_some() => (EndCause::Signalled, None),
+        ExitCause::Program => (EndCause::Exited, None),
+    };
+    let mut detail = exit.detail.clone();
+    if detail.is_empty() && exit.out_of_memory && cause == EndCause::Exited {
+        "the kernel killed a process of it at the memory limit".clone_into(&mut detail);
+    }
+    End { cause, code: exit.code, signal: exit.signal, step, detail, at: exit.at }
+}

@@ -64,6 +64,9 @@ pub struct Report {
 }
 
 impl Report {
+    /// The value of the agent's key is a frame of this kind.
+    pub const KIND: &str = "report";
+
     /// Place in the order of all reports of this host.
     #[must_use]
     pub fn position(&self) -> (Incarnation, Seq) {

@@ -1,4 +1,5 @@
-//! Builds and parses every subject and key of the bus. Nothing else writes one.
+//! Builds and parses every subject and key of the bus. Nothing else writes one. Every message is a
+//! [`crate::codec::Frame`] whose kind is the `KIND` of its body's type.
 //!
 //! | subject | from → to | body |
 //! | --- | --- | --- |

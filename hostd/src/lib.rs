@@ -1,1 +1,2 @@
 //! (in construction)
+pub mod sys;

@@ -391,6 +391,8 @@ pub enum RefusalReason {
     /// An attached person's unsent text would be joined.
     Draft,
     ControlCharacters,
+    /// The program has left too much of what was typed before unread.
+    Busy,
     TooLarge,
     /// The client is attached read-only, or not at all.
     NotAttached,

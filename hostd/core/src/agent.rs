@@ -74,11 +74,11 @@ pub struct Agent {
     lease: Option<LeaseClock>,
 }
 
-/// The lease is asked for at thirds of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LeaseClock {
-    length_ms: u64,
     ask_at: Timestamp,
+    /// The deadline that the supervisor has, as far as this hostd knows.
+    until: Timestamp,
 }
 
 impl Agent {
@@ -135,6 +135,7 @@ impl Agent {
     pub fn adopt(&mut self, now: Timestamp, found: Found) -> Vec<Effect> {
         if self.record.removed || found == Found::Archived {
             self.stage = Stage::Destroyed;
+            self.record.removed = true;
             return Vec::new();
         }
         if self.record.end.is_some() {
@@ -144,6 +145,11 @@ impl Agent {
         match found {
             Found::Archived => Vec::new(),
             Found::NeverStarted if self.record.wanted == Wanted::Running => {
+                // Its manager may have moved the task by now.
+                if self.record.first_lease_until().is_some_and(|until| until <= now) {
+                    let detail = "its lease ran out before it was started".to_owned();
+                    return self.start_failed(now, StartStep::Host, detail);
+                }
                 vec![Effect::Create(self.record.agent)]
             }
             Found::NeverStarted => {
@@ -161,10 +167,11 @@ impl Agent {
                 self.set_facts(*facts);
                 self.stage = Stage::Running;
                 self.ready = self.record.spec.ready_text.is_none();
+                // How much of the lease is left is not known: ask at once.
                 self.start_lease(now);
                 let mut effects = self.stop_if_wanted(now);
                 if let Some(exit) = exited {
-                    effects.extend(self.exited(exit));
+                    effects.extend(self.exited(now, exit));
                 }
                 effects
             }
@@ -174,11 +181,11 @@ impl Agent {
             }
             Found::Lost { detail, facts } => {
                 self.set_facts(*facts);
-                self.end_as(EndCause::SupervisorLost, detail, now)
+                self.end_unless_requested(EndCause::SupervisorLost, detail, now)
             }
             Found::Rebooted { facts } => {
                 self.set_facts(*facts);
-                self.end_as(EndCause::Rebooted, "the host was started anew".to_owned(), now)
+                self.end_unless_requested(EndCause::Rebooted, "the host was started anew".to_owned(), now)
             }
         }
     }
@@ -204,11 +211,19 @@ impl Agent {
 
     pub fn stop(&mut self, now: Timestamp, generation: Generation, grace_ms: u64) -> Vec<Effect> {
         self.record.generation = generation;
-        if self.record.wanted != Wanted::Running {
-            return Vec::new();
+        match self.record.wanted {
+            Wanted::Running => {
+                self.record.wanted = Wanted::Stopped { grace_ms };
+                self.stop_if_wanted(now)
+            }
+            // Asked again: only a shorter grace is news.
+            Wanted::Stopped { grace_ms: before } if grace_ms < before => {
+                self.record.wanted = Wanted::Stopped { grace_ms };
+                self.kill_at = self.kill_at.map(|at| at.min(now.after_ms(grace_ms)));
+                Vec::new()
+            }
+            Wanted::Stopped { .. } | Wanted::Destroyed { .. } => Vec::new(),
         }
-        self.record.wanted = Wanted::Stopped { grace_ms };
-        self.stop_if_wanted(now)
     }
 
     pub fn destroy(&mut self, now: Timestamp, generation: Generation, discard: Discard) -> Vec<Effect> {
@@ -255,15 +270,15 @@ impl Agent {
                 self.stage = Stage::Running;
                 self.set_facts(facts);
                 self.ready = self.record.spec.ready_text.is_none();
-                self.start_lease(now);
+                self.start_lease(now.after_ms(self.lease_pace_ms()));
                 self.stop_if_wanted(now)
             }
-            Stage::Running
-            | Stage::Draining
-            | Stage::Collecting
-            | Stage::Ended
-            | Stage::Removing
-            | Stage::Destroyed => Vec::new(),
+            Stage::Running | Stage::Draining => Vec::new(),
+            // The start had been given up (its record could not be saved, its supervisor was lost): what was
+            // reported as ended must not live on.
+            Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed => {
+                vec![Effect::Kill(self.record.agent)]
+            }
         }
     }
 
@@ -289,7 +304,7 @@ impl Agent {
         }
     }
 
-    pub fn exited(&mut self, exit: ExitSeen) -> Vec<Effect> {
+    pub fn exited(&mut self, now: Timestamp, exit: ExitSeen) -> Vec<Effect> {
         match self.stage {
             Stage::Creating | Stage::Running => {
                 self.stage = Stage::Draining;
@@ -297,7 +312,11 @@ impl Agent {
                 self.usage = exit.usage;
                 self.transcript_bytes = exit.transcript_bytes;
                 // Asked to stop: what the program left behind is not waited for.
-                if self.record.stop_requested { vec![Effect::Kill(self.record.agent)] } else { Vec::new() }
+                if !self.record.stop_requested {
+                    return Vec::new();
+                }
+                self.kill_at = Some(now.after_ms(KILL_AGAIN_MS));
+                vec![Effect::Kill(self.record.agent)]
             }
             Stage::Draining | Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed => {
                 Vec::new()
@@ -313,8 +332,7 @@ impl Agent {
         if !self.stage.is_live() {
             return Vec::new();
         }
-        let cause = if self.record.stop_requested { EndCause::Requested } else { EndCause::SupervisorLost };
-        self.end_as(cause, detail, now)
+        self.end_unless_requested(EndCause::SupervisorLost, detail, now)
     }
 
     fn end_by(&mut self, exit: &ExitSeen) -> Vec<Effect> {
@@ -328,7 +346,9 @@ impl Agent {
         self.after_end()
     }
 
-    fn end_as(&mut self, cause: EndCause, detail: String, at: Timestamp) -> Vec<Effect> {
+    /// An end without an exit record.
+    fn end_unless_requested(&mut self, cause: EndCause, detail: String, at: Timestamp) -> Vec<Effect> {
+        let cause = if self.record.stop_requested { EndCause::Requested } else { cause };
         self.record.end = Some(End { cause, code: None, signal: None, step: None, detail, at });
         self.after_end()
     }
@@ -388,6 +408,7 @@ impl Agent {
             | Stage::Ended
             | Stage::Destroyed => return Vec::new(),
         }
+        self.remove_at = None;
         match outcome {
             Removal::Done => {
                 self.stage = Stage::Destroyed;
@@ -434,27 +455,36 @@ impl Agent {
         if self.remove_at.is_some_and(|at| at <= now) && self.stage == Stage::Removing {
             effects.extend(self.remove_if_wanted());
         }
+        let pace_ms = self.lease_pace_ms();
         if let Some(lease) = self.lease.as_mut().filter(|lease| self.stage.is_live() && lease.ask_at <= now) {
-            lease.ask_at = now.after_ms(lease.length_ms / 3);
+            lease.ask_at = now.after_ms(pace_ms);
             effects.push(Effect::AskLease { agent: self.record.agent, generation: self.record.generation });
         }
         effects
     }
 
-    /// The supervisor got the first deadline with its launch; renewals begin at a third of it.
-    fn start_lease(&mut self, now: Timestamp) {
-        self.lease = self
-            .record
-            .spec
-            .lease_ms
-            .map(|length_ms| LeaseClock { length_ms, ask_at: now.after_ms(length_ms / 3) });
+    /// The lease is asked for at thirds of its length.
+    fn lease_pace_ms(&self) -> u64 {
+        (self.record.spec.lease_ms.unwrap_or_default() / 3).max(1)
     }
 
-    /// The deadline counts from before the question was asked: an answer that took long gives less.
+    fn start_lease(&mut self, ask_at: Timestamp) {
+        let until = self.record.first_lease_until();
+        self.lease = until.map(|until| LeaseClock { ask_at, until });
+    }
+
+    /// The deadline counts from before the question was asked: an answer that took long gives less, and one that
+    /// was overtaken gives nothing.
     pub fn lease(&mut self, generation: Generation, asked_at: Timestamp, length_ms: u64) -> Vec<Effect> {
-        if generation != self.record.generation || !self.stage.is_live() || self.lease.is_none() {
-            return Vec::new();
+        let until = asked_at.after_ms(length_ms);
+        match self.lease.as_mut() {
+            Some(lease)
+                if generation == self.record.generation && self.stage.is_live() && lease.until < until =>
+            {
+                lease.until = until;
+                vec![Effect::SetLease { agent: self.record.agent, until }]
+            }
+            Some(_) | None => Vec::new(),
         }
-        vec![Effect::SetLease { agent: self.record.agent, until: asked_at.after_ms(length_ms) }]
     }
 }

@@ -86,14 +86,14 @@ impl Core {
                 self.change(now, agent, false, |a| a.start_failed(now, step, detail))
             }
             Input::Ready { agent } => self.change(now, agent, false, |a| {
-                a.ready = true;
+                a.ready = a.ready || a.stage.is_live();
                 Vec::new()
             }),
             Input::Session { agent, session } => self.change(now, agent, false, |a| {
                 a.session = Some(session);
                 Vec::new()
             }),
-            Input::Exited { agent, exit } => self.change(now, agent, false, |a| a.exited(exit)),
+            Input::Exited { agent, exit } => self.change(now, agent, false, |a| a.exited(now, exit)),
             Input::Ended { agent, exit } => self.change(now, agent, false, |a| a.ended(&exit)),
             Input::SupervisorLost { agent, detail } => {
                 self.change(now, agent, false, |a| a.supervisor_lost(now, detail))
@@ -177,7 +177,8 @@ impl Core {
         let used = self.disk_used_percent;
         let max = self.config.disk_share_max_percent;
         self.agents.insert(id, Agent::new(record.clone()));
-        let mut effects = vec![Effect::Save(Box::new(record))];
+        let fact = Fact::AgentPhase { agent: id, phase: Phase::Creating, end: None };
+        let mut effects = vec![Effect::Save(Box::new(record)), Effect::Event { agent: id, name, fact }];
         effects.extend(self.change(now, id, true, |agent| {
             if used > max {
                 let detail = format!(
@@ -188,8 +189,6 @@ impl Core {
                 vec![Effect::Create(id)]
             }
         }));
-        let fact = Fact::AgentPhase { agent: id, phase: Phase::Creating, end: None };
-        effects.push(Effect::Event { agent: id, name, fact });
         effects
     }
 
@@ -350,9 +349,12 @@ fn new_record(
 /// The fact that a change is, if it is one.
 fn fact_of(before: &Agent, after: &Agent) -> Option<Fact> {
     let agent = after.record.agent;
-    if before.stage != after.stage && after.stage == Stage::Destroyed {
+    if !before.record.removed && after.stage == Stage::Destroyed {
         let discarded = after.record.wanted == Wanted::Destroyed { discard: Discard::Yes };
         return Some(Fact::AgentDestroyed { agent, discarded });
+    }
+    if before.record.removed {
+        return None; // told when it was removed
     }
     let phase = after.phase();
     (phase != before.phase()).then(|| Fact::AgentPhase { agent, phase, end: after.record.end.clone() })

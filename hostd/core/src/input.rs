@@ -20,7 +20,7 @@ pub enum Input {
         record: Box<AgentRecord>,
         found: Found,
     },
-    /// The record could not be saved; the shell goes on trying.
+    /// The record could not be saved; the shell goes on trying, and drops a `Create` that waits for it.
     SaveFailed {
         agent: AgentId,
         reason: String,

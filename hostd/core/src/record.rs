@@ -31,6 +31,16 @@ pub struct AgentRecord {
     pub removed: bool,
 }
 
+impl AgentRecord {
+    /// The deadline that the supervisor is started with. It counts from the acceptance of the order, which lies
+    /// before the order's `expires`: from there the manager can tell when the agent is gone at the latest, however
+    /// long its start took.
+    #[must_use]
+    pub fn first_lease_until(&self) -> Option<Timestamp> {
+        self.spec.lease_ms.map(|length_ms| self.created_at.after_ms(length_ms))
+    }
+}
+
 /// What the last order asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

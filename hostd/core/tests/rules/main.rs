@@ -1,0 +1,10 @@
+//! What a host core promises: rules by name (`life`, `adoption`), and properties of any sequence of inputs.
+
+#[cfg(test)]
+mod adoption;
+#[cfg(test)]
+mod host;
+#[cfg(test)]
+mod life;
+#[cfg(test)]
+mod properties;

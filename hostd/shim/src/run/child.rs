@@ -174,6 +174,8 @@ impl Held {
     }
 }
 
+/// Signals 1 to 64 exist.
+const KERNEL_SIGNALS: usize = 64;
 const FATAL: u8 = 1;
 const WARNING: u8 = 0;
 const REPORT_BYTES: usize = 8;
@@ -290,11 +292,15 @@ fn own_terminal(terminal: BorrowedFd<'_>) -> nix::Result<()> {
 }
 
 /// The shim ignores and blocks signals; the program begins as one started from a login does.
-#[expect(unsafe_code, reason = "signal(2) with a default disposition has no safe wrapper")]
+#[expect(unsafe_code, reason = "glibc's own calls leave out the two signals it uses for threads")]
 fn default_signals() {
-    for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: SIG_DFL runs no handler of ours; numbers that cannot be set are refused by the kernel.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    // A kernel sigaction of zeros is SIG_DFL without flags or mask, on every architecture; it has at most 32 bytes.
+    let default = [0_u64; 4];
+    for signal in 1..=KERNEL_SIGNALS {
+        let (no_old, mask_bytes) = (std::ptr::null_mut::<u64>(), KERNEL_SIGNALS / 8);
+        // SAFETY: SIG_DFL runs no handler; the pointer is to a live local of the size that is read. SIGKILL and
+        // SIGSTOP are refused, which changes nothing.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, mask_bytes) };
     }
     let _ = SigSet::empty().thread_set_mask();
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{InputFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{Uid, fchown};
@@ -89,13 +90,11 @@ impl Pty {
         }
     }
 
-    /// Whether the program has left input unread. Unknown counts as read: it only shortens a delay.
-    #[expect(unsafe_code, reason = "ioctl FIONREAD has no safe wrapper")]
+    /// Whether the program has left input unread. Asked with poll(2), which, unlike FIONREAD, first moves what is
+    /// still on its way. Unknown counts as read: it only shortens a delay.
     pub(crate) fn has_unread_input(&self) -> bool {
-        let mut count: libc::c_int = 0;
-        // SAFETY: the descriptor is open and the kernel writes one int into `count`.
-        let result = unsafe { libc::ioctl(self.slave.as_raw_fd(), libc::FIONREAD, &raw mut count) };
-        result == 0 && count > 0
+        let mut polled = [PollFd::new(self.slave.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
 }
 

@@ -1,0 +1,108 @@
+//! `down`: the manager, hostd and the bus end, in that order, and are seen to be gone. Agents go on under their shims;
+//! who wants them stopped orders that before.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::atomic_file::{self, Durability, WriteFailed};
+use super::layout::Layout;
+use super::lock::{self, Lock, LockError};
+use super::process::ProcessHandle;
+use super::supervisor::component::{HOSTD, MANAGER, NATS};
+
+/// The supervisor stops three components with up to 15 s each.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(50);
+const COMPONENT_LIMIT: Duration = Duration::from_secs(10);
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+const TURN_LIMIT: Duration = Duration::from_secs(60);
+
+/// Why something may still run.
+#[derive(Debug, thiserror::Error)]
+pub enum DownError {
+    #[error("a start or another stop is not done; try again")]
+    Busy(#[source] LockError),
+    #[error("cannot tell whether {component} runs")]
+    Look {
+        component: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot end {component} (process {pid})")]
+    Signal {
+        component: String,
+        pid: u32,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{component} (process {pid}) is still there after SIGKILL; it hangs in the kernel")]
+    Stuck { component: String, pid: u32 },
+    #[error(transparent)]
+    Mark(#[from] WriteFailed),
+}
+
+/// What `down` found running.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DownReport {
+    pub ended: Vec<Ended>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub component: String,
+    pub pid: u32,
+    pub how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    Asked,
+    Killed,
+}
+
+/// Ends everything but agents. Nothing running is no error, and then nothing is made either.
+pub fn down(layout: &Layout) -> Result<DownReport, DownError> {
+    if !layout.run().exists() {
+        return Ok(DownReport::default());
+    }
+    let _turn = Lock::take_within(&layout.up_lock(), TURN_LIMIT).map_err(DownError::Busy)?;
+    // First, so that no daemon brings the supervisor back while it goes.
+    atomic_file::write(&layout.stopped_marker(), b"", Durability::Disk)?;
+    let before: Vec<(&str, Option<ProcessHandle>)> = [MANAGER, HOSTD, NATS]
+        .into_iter()
+        .map(|name| (name, lock::holder(&layout.lock(name)).unwrap_or_default()))
+        .collect();
+    let mut ended = Vec::new();
+    if let Some(how) = end(layout, "supervisor", SUPERVISOR_LIMIT)? {
+        ended.push(how);
+    }
+    for (name, process) in before {
+        match end(layout, name, COMPONENT_LIMIT)? {
+            Some(how) => ended.push(how),
+            // The supervisor did it.
+            None => ended.extend(process.map(|process| Ended {
+                component: name.to_owned(),
+                pid: process.pid(),
+                how: How::Asked,
+            })),
+        }
+    }
+    Ok(DownReport { ended })
+}
+
+/// Ends the holder of a component's lock, if there is one.
+fn end(layout: &Layout, name: &str, limit: Duration) -> Result<Option<Ended>, DownError> {
+    let component = || name.to_owned();
+    let found = lock::holder(&layout.lock(name))
+        .map_err(|source| DownError::Look { component: component(), source })?;
+    let Some(process) = found else { return Ok(None) };
+    let pid = process.pid();
+    for (signal, limit, how) in [(Signal::TERM, limit, How::Asked), (Signal::KILL, KILL_LIMIT, How::Killed)] {
+        let gone = process.signal(signal).and_then(|()| process.has_ended(limit));
+        if gone.map_err(|source| DownError::Signal { component: component(), pid, source })? {
+            return Ok(Some(Ended { component: component(), pid, how }));
+        }
+    }
+    Err(DownError::Stuck { component: component(), pid })
+}

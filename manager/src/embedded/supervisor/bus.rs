@@ -1,0 +1,92 @@
+//! The bus as the supervisor starts it: which server, its files made ready, the local host's configuration beside
+//! them, and when it answers.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::component::{Component, NATS, Ready};
+use crate::embedded::host_setup;
+use crate::embedded::layout::Layout;
+use crate::embedded::lock;
+use crate::embedded::nats::setup::PortChoice;
+use crate::embedded::nats::{binary, port, setup};
+
+const PROBE_LIMIT: Duration = Duration::from_millis(500);
+
+/// The component that is the server; its program is found at each start.
+pub(super) fn component(layout: &Layout) -> Component {
+    Component {
+        name: NATS.to_owned(),
+        program: PathBuf::from(NATS),
+        args: vec!["-c".into(), layout.nats_conf().into()],
+        env: Vec::new(),
+        ready: Ready::Locked,
+        stop_limit: Duration::from_secs(10),
+    }
+}
+
+/// What is done before each start of the server.
+#[derive(Debug, Clone)]
+pub(super) struct BusPreparation {
+    /// Those that hold the address of the bus and must be restarted when it moves.
+    pub(super) clients: Vec<String>,
+    /// How hostd is to start a supervisor.
+    pub(super) supervise: Vec<String>,
+}
+
+impl BusPreparation {
+    /// Makes everything ready and returns the program to start, `None` when the server runs already. Errors are whole
+    /// sentences for a person.
+    pub(super) async fn prepare(&self, layout: &Layout, running: bool) -> Result<Option<PathBuf>, String> {
+        let (this, layout) = (self.clone(), layout.clone());
+        let work = move || this.prepare_now(&layout, running);
+        tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+    }
+
+    fn prepare_now(&self, layout: &Layout, running: bool) -> Result<Option<PathBuf>, String> {
+        let program = if running { None } else { Some(binary::find(layout).map_err(said)?.path) };
+        let host = host_setup::ensure_host_id(layout).map_err(said)?;
+        let choice = if running { PortChoice::Keep } else { PortChoice::Choose };
+        let bus = setup::ensure(layout, &host, choice).map_err(said)?;
+        host_setup::ensure_config(layout, &host, bus.port, &bus.order_key, &self.supervise).map_err(said)?;
+        if bus.moved {
+            tracing::warn!(port = bus.port, "the port of the bus was taken, it moved");
+            for name in &self.clients {
+                if let Ok(Some(process)) = lock::holder(&layout.lock(name)) {
+                    process
+                        .signal(Signal::TERM)
+                        .map_err(|error| format!("cannot restart {name}: {error}"))?;
+                }
+            }
+        }
+        Ok(program)
+    }
+
+    /// Whether a NATS server answers on our port.
+    pub(super) async fn is_ready(&self, layout: &Layout) -> bool {
+        let Ok(Some(port)) = port::read(layout) else { return false };
+        let hello = async {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+            let mut word = [0_u8; 5];
+            stream.read_exact(&mut word).await?;
+            std::io::Result::Ok(&word == b"INFO ")
+        };
+        tokio::time::timeout(PROBE_LIMIT, hello).await.is_ok_and(|said| said.unwrap_or(false))
+    }
+}
+
+/// An error with its causes, in one line.
+fn said(error: impl std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

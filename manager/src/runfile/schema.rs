@@ -1,0 +1,93 @@
+//! The document of a YAML task file: which keys it has, and what stands under them. One task is `task.rs`'s.
+
+use std::collections::BTreeMap;
+
+use super::fields::Fields;
+use super::format::node::{Kind, Node};
+use super::problem::{Collector, Place};
+use super::profile::{self, Profile};
+
+const DOCUMENT: &[&str] = &["name", "max_parallel", "labels", "defaults", "profiles", "rows", "tasks"];
+const PROFILE: &[&str] = &["command", "ready"];
+
+/// A document, its tasks not yet read.
+#[derive(Debug, Default)]
+pub struct Document {
+    pub name: Option<(Place, String)>,
+    pub max_parallel: Option<u32>,
+    pub labels: BTreeMap<String, String>,
+    pub defaults: Option<Node>,
+    pub profiles: BTreeMap<String, Profile>,
+    pub rows: Option<Vec<Node>>,
+    pub tasks: Vec<Node>,
+}
+
+impl Document {
+    /// One that is only a list of tasks.
+    pub fn of_tasks(tasks: Vec<Node>) -> Self {
+        Self { profiles: profile::built_in(), tasks, ..Self::default() }
+    }
+
+    pub fn read(node: &Node, problems: &mut Collector) -> Self {
+        let mut document = Self::of_tasks(Vec::new());
+        if node.kind == Kind::Null {
+            problems.add(Place::line(1), "the file is empty; it needs tasks:");
+            return document;
+        }
+        let Some(mut fields) = Fields::open(node, "a task file", DOCUMENT, None, problems) else {
+            return document;
+        };
+        document.name = fields.text("name").map(|name| (fields.place("name"), name));
+        document.max_parallel = fields.whole("max_parallel");
+        if document.max_parallel == Some(0) {
+            fields.complain(fields.place("max_parallel"), "max_parallel must be at least 1");
+        }
+        document.labels = fields.pairs("labels");
+        document.defaults = fields.get("defaults").cloned();
+        document.rows = list(&mut fields, "rows");
+        match list(&mut fields, "tasks") {
+            Some(tasks) => document.tasks = tasks,
+            None if fields.get("tasks").is_none() => fields.complain(fields.at, "tasks is missing"),
+            None => {}
+        }
+        if let Some(profiles) = fields.get("profiles") {
+            read_profiles(profiles, &mut document.profiles, fields.problems);
+        }
+        document
+    }
+}
+
+fn list(fields: &mut Fields<'_>, key: &str) -> Option<Vec<Node>> {
+    let node = fields.get(key)?;
+    match &node.kind {
+        Kind::List(items) => Some(items.clone()),
+        _ => {
+            fields.complain(node.at, format!("{key} must be a list, found {}", node.what()));
+            None
+        }
+    }
+}
+
+fn read_profiles(node: &Node, profiles: &mut BTreeMap<String, Profile>, problems: &mut Collector) {
+    let Kind::Map(entries) = &node.kind else {
+        problems.add(node.at, format!("profiles must be a map of profiles, found {}", node.what()));
+        return;
+    };
+    for (index, (key, item)) in entries.iter().enumerate() {
+        if entries.iter().take(index).any(|(before, _)| before.name == key.name) {
+            problems.add(key.at, format!("the profile {:?} is given twice", key.name));
+        }
+        let Some(mut fields) = Fields::open(item, "a profile", PROFILE, None, problems) else { continue };
+        let ready = fields.text("ready").filter(|text| !text.is_empty());
+        match fields.program("command") {
+            Some(command) => {
+                let profile = Profile { interactive: command.clone(), command, ready };
+                profiles.insert(key.name.clone(), profile);
+            }
+            None if fields.get("command").is_none() => {
+                fields.complain(key.at, format!("the profile {:?} has no command", key.name));
+            }
+            None => {}
+        }
+    }
+}

@@ -53,8 +53,8 @@ pub struct AgentGroup {
     pub shim_procs: Vec<PathBuf>,
     /// The same for the agent's program.
     pub agent_procs: Vec<PathBuf>,
-    /// Writing `1` kills all of the agent's processes; absent before Linux 5.14 and without cgroups.
-    pub kill_file: Option<PathBuf>,
+    /// Writing `1` kills all of the agent's processes; none before Linux 5.14 and without cgroups.
+    pub kill_files: Vec<PathBuf>,
     pub enforced: Enforced,
     pub lacking: Vec<Lack>,
 }
@@ -65,10 +65,11 @@ impl AgentGroup {
             Core::Unified(folder) => Some(folder.join("cgroup.kill")).filter(|file| file.exists()),
             Core::V1 { .. } => None,
         };
+        let kill_files = kill_file.into_iter().collect();
         Self {
             shim_procs: group.procs("shim"),
             agent_procs: group.procs("agent"),
-            kill_file,
+            kill_files,
             enforced: Enforced::default(),
             lacking: Vec::new(),
             inner: Inner::Files(group),
@@ -80,7 +81,7 @@ impl AgentGroup {
             inner: Inner::Without(group),
             shim_procs: Vec::new(),
             agent_procs: Vec::new(),
-            kill_file: None,
+            kill_files: Vec::new(),
             enforced: Enforced::default(),
             lacking: Vec::new(),
         }

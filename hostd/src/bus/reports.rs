@@ -1,0 +1,104 @@
+//! Puts whole reports into the agents' keys until each is acknowledged.
+//!
+//! Level-based: of reports of one agent only the newest is kept, so a bus that is away costs memory for one report
+//! an agent and nothing is lost when it is back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt};
+use protocol::codec::Frame;
+use protocol::ids::{AgentId, Seq};
+use protocol::report::Report;
+use protocol::subject;
+use tokio::sync::mpsc;
+
+use super::connect::Bus;
+
+/// Puts that may wait for their acknowledgement at once.
+const WINDOW: usize = 256;
+/// After a failed put.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// The way in. Unbounded in number only by agents: the writer takes reports at once and keeps the newest of each.
+#[derive(Clone, Debug)]
+pub struct ReportSink(mpsc::UnboundedSender<Box<Report>>);
+
+impl ReportSink {
+    pub fn put(&self, report: Box<Report>) {
+        // Closed only at shutdown, when the next incarnation reports everything anyway.
+        let _ = self.0.send(report);
+    }
+}
+
+#[derive(Debug)]
+pub struct Reports {
+    bus: Bus,
+    incoming: mpsc::UnboundedReceiver<Box<Report>>,
+    waiting: BTreeMap<AgentId, Box<Report>>,
+    under_way: BTreeMap<AgentId, Seq>,
+}
+
+impl Reports {
+    #[must_use]
+    pub fn new(bus: Bus) -> (ReportSink, Self) {
+        let (sink, incoming) = mpsc::unbounded_channel();
+        (ReportSink(sink), Self { bus, incoming, waiting: BTreeMap::new(), under_way: BTreeMap::new() })
+    }
+
+    /// Runs until every sink is gone and what waits is acknowledged or cannot be.
+    pub async fn run(mut self) {
+        let mut puts = FuturesUnordered::new();
+        let mut open = true;
+        let mut pause = tokio::time::Instant::now();
+        while open || !self.waiting.is_empty() || !puts.is_empty() {
+            while puts.len() < WINDOW && tokio::time::Instant::now() >= pause {
+                let Some(report) = self.next_due() else { break };
+                let bus = self.bus.clone();
+                puts.push(async move {
+                    let outcome = put(&bus, &report).await;
+                    (report, outcome)
+                });
+            }
+            tokio::select! {
+                incoming = self.incoming.recv(), if open => match incoming {
+                    Some(report) => { self.waiting.insert(report.agent, report); }
+                    None => open = false,
+                },
+                Some((report, outcome)) = puts.next(), if !puts.is_empty() => {
+                    self.under_way.remove(&report.agent);
+                    if let Err(why) = outcome {
+                        if !open {
+                            return;
+                        }
+                        tracing::debug!(agent = %report.agent, why, "a report waits for the bus");
+                        // A newer one that came meanwhile stays.
+                        self.waiting.entry(report.agent).or_insert(report);
+                        pause = tokio::time::Instant::now() + AGAIN;
+                    }
+                }
+                () = tokio::time::sleep_until(pause),
+                    if !self.waiting.is_empty() && pause > tokio::time::Instant::now() => {}
+            }
+        }
+    }
+
+    /// One whose agent has no put under way: two at once could arrive in the wrong order.
+    fn next_due(&mut self) -> Option<Box<Report>> {
+        let agent = *self.waiting.keys().find(|agent| !self.under_way.contains_key(agent))?;
+        let report = self.waiting.remove(&agent)?;
+        self.under_way.insert(agent, report.seq);
+        Some(report)
+    }
+}
+
+async fn put(bus: &Bus, report: &Report) -> Result<(), String> {
+    let subject = subject::agent_report(&report.region, &report.host, &report.agent);
+    let bytes = Frame::of(Report::KIND, "", report)
+        .and_then(|frame| frame.encode())
+        .map_err(|error| error.to_string())?;
+    let acknowledged =
+        bus.stream.publish(subject, Bytes::from(bytes)).await.map_err(|error| error.to_string())?;
+    acknowledged.await.map(|_| ()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,133 @@
+//! The agents' folders: `agents/<id>/` while there is anything of an agent, `archive/<id>/` after.
+//!
+//! Records are loaded one by one; one that cannot be read is named and left where it is. Nothing is removed because
+//! a record is missing.
+
+use std::path::{Path, PathBuf};
+
+use hostd_core::{AgentRecord, RECORD_VERSION};
+use protocol::ids::AgentId;
+
+use super::file::{StateError, replace};
+
+const RECORD: &str = "agent.json";
+
+#[derive(Clone, Debug)]
+pub struct AgentFolders {
+    agents: PathBuf,
+    archive: PathBuf,
+}
+
+/// All that could be read at the start.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    pub present: Vec<AgentRecord>,
+    pub archived: Vec<AgentRecord>,
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// A folder whose record cannot be read: kept, shown, never acted on.
+#[derive(Debug)]
+pub struct Quarantined {
+    pub folder: PathBuf,
+    pub error: StateError,
+}
+
+impl AgentFolders {
+    /// # Errors
+    /// When the folders cannot be made.
+    pub fn open(state: &Path) -> Result<Self, StateError> {
+        let folders = Self { agents: state.join("agents"), archive: state.join("archive") };
+        for folder in [&folders.agents, &folders.archive] {
+            std::fs::create_dir_all(folder).map_err(StateError::io("make", folder))?;
+        }
+        Ok(folders)
+    }
+
+    #[must_use]
+    pub fn agent(&self, agent: AgentId) -> PathBuf {
+        self.agents.join(agent.to_string())
+    }
+
+    #[must_use]
+    pub fn archived(&self, agent: AgentId) -> PathBuf {
+        self.archive.join(agent.to_string())
+    }
+
+    /// Where the agent's transcript is: beside it, or in the archive.
+    #[must_use]
+    pub fn transcript(&self, agent: AgentId) -> PathBuf {
+        let live = self.agent(agent).join(protocol::shim::file::OUTPUT);
+        if live.exists() { live } else { self.archived(agent).join(protocol::shim::file::OUTPUT) }
+    }
+
+    /// # Errors
+    /// What the file system says; the record before is whole then.
+    pub fn save(&self, record: &AgentRecord) -> Result<(), StateError> {
+        let folder = if record.removed { self.archived(record.agent) } else { self.agent(record.agent) };
+        std::fs::create_dir_all(&folder).map_err(StateError::io("make", &folder))?;
+        let bytes = serde_json::to_vec(record).map_err(StateError::Encode)?;
+        replace(&folder.join(RECORD), &bytes)
+    }
+
+    /// Moves what is kept of a removed agent to the archive. Repeatable: a crash in between is finished later.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn archive(&self, agent: AgentId) -> Result<(), StateError> {
+        let (from, to) = (self.agent(agent), self.archived(agent));
+        std::fs::create_dir_all(&to).map_err(StateError::io("make", &to))?;
+        // The record goes last: as long as it is in the old place the removal is not over.
+        let kept = [
+            protocol::shim::file::OUTPUT,
+            protocol::shim::file::EXIT,
+            "workspace.json",
+            "outputs",
+            "shipped",
+            RECORD,
+        ];
+        for name in kept {
+            let source = from.join(name);
+            if source.symlink_metadata().is_ok() {
+                std::fs::rename(&source, to.join(name)).map_err(StateError::io("move", &source))?;
+            }
+        }
+        match std::fs::remove_dir_all(&from) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(StateError::io("remove", &from)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every record that can be read.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed: then nothing is known, and nothing may follow from it.
+    pub fn load(&self) -> Result<Loaded, StateError> {
+        let mut loaded = Loaded::default();
+        for (folder, is_archive) in [(&self.agents, false), (&self.archive, true)] {
+            for entry in std::fs::read_dir(folder).map_err(StateError::io("list", folder))? {
+                let path = entry.map_err(StateError::io("list", folder))?.path();
+                match load_record(&path) {
+                    Ok(record) if is_archive => loaded.archived.push(record),
+                    Ok(record) => loaded.present.push(record),
+                    // A crash before the first save: nothing was started, and the name in the folder is an id.
+                    Err(error) => loaded.quarantined.push(Quarantined { folder: path, error }),
+                }
+            }
+        }
+        Ok(loaded)
+    }
+}
+
+fn load_record(folder: &Path) -> Result<AgentRecord, StateError> {
+    let path = folder.join(RECORD);
+    let bytes = std::fs::read(&path).map_err(StateError::io("read", &path))?;
+    let record: AgentRecord =
+        serde_json::from_slice(&bytes).map_err(|source| StateError::Decode { path: path.clone(), source })?;
+    if record.version > RECORD_VERSION {
+        return Err(StateError::Newer { path, found: record.version });
+    }
+    Ok(record)
+}

@@ -1,0 +1,11 @@
+//! What hostd keeps on its disk: who it is in this life, its agents' records, and events not yet on the bus.
+
+mod agents;
+mod file;
+mod life;
+mod spool;
+
+pub use agents::{AgentFolders, Loaded, Quarantined};
+pub use file::{StateError, replace};
+pub use life::{Life, LifeLock};
+pub use spool::{EventSpool, Spooled};

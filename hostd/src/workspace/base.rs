@@ -1,0 +1,251 @@
+//! Immutable bases: one checkout per repository, commit and owner, the lower layer of overlays.
+//! Made once whoever asks first, in a folder that is renamed into place when whole, and checked
+//! against its own index when a new hostd first uses it (a power cut may have emptied files).
+//! Leaves to others: mounting, and everything that an agent does above it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
+
+use super::checkout;
+use super::error::{At, Error, Result};
+use super::git::{Git, User};
+use super::manifest::{self, Folders};
+use super::refs;
+use super::repository::{self, Repository};
+
+/// A base that is whole. While one is held, the base is not dropped.
+#[derive(Debug)]
+pub(crate) struct Base {
+    /// Below the folder of bases: `<repository key>/<commit>[-<uid>-<gid>]`.
+    pub(crate) name: PathBuf,
+    pub(crate) tree: PathBuf,
+    pub(crate) warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Facts {
+    version: u32,
+    repository: Repository,
+    commit: String,
+    warnings: Vec<String>,
+}
+
+/// A base, or what is left of one, that no workspace lies on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusedBase {
+    pub path: PathBuf,
+    pub commit: Option<String>,
+    pub repository: Option<Repository>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bases {
+    folder: PathBuf,
+    cells: Mutex<HashMap<PathBuf, Arc<OnceCell<Arc<Base>>>>>,
+}
+
+const FACTS: &str = "base.json";
+const UNFINISHED: &str = ".new";
+
+impl Bases {
+    /// What an earlier hostd did not finish is removed.
+    pub(crate) fn open(state: &Path) -> Result<Self> {
+        let folder = state.join("bases");
+        std::fs::create_dir_all(&folder).at("made", &folder)?;
+        // Agents see a base only through a mount, which needs no way to it.
+        let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&folder, closed).at("closed", &folder)?;
+        let bases = Self { folder, cells: Mutex::default() };
+        for path in bases.folders()? {
+            if file_name(&path).starts_with(UNFINISHED) {
+                std::fs::remove_dir_all(&path).at("removed", &path)?;
+            }
+        }
+        Ok(bases)
+    }
+
+    fn cell(&self, name: &Path) -> Result<Arc<OnceCell<Arc<Base>>>> {
+        let mut cells = self.cells.lock().map_err(|_| Error::Interrupted { operation: "find a base" })?;
+        Ok(Arc::clone(cells.entry(name.to_path_buf()).or_default()))
+    }
+
+    /// The base of a commit: at hand, found on disk, or made. Others who want the same wait for it;
+    /// nobody else does.
+    pub(crate) async fn ensure(
+        &self,
+        git: &Git,
+        repository: &Repository,
+        commit: &str,
+        owner: Option<User>,
+    ) -> Result<Arc<Base>> {
+        let owned = owner.map(|(uid, gid)| format!("-{uid}-{gid}")).unwrap_or_default();
+        let name = Path::new(&repository::key(repository)).join(format!("{commit}{owned}"));
+        let cell = self.cell(&name)?;
+        let base = cell.get_or_try_init(|| self.find_or_make(git, repository, commit, owner, &name)).await?;
+        Ok(Arc::clone(base))
+    }
+
+    async fn find_or_make(
+        &self,
+        git: &Git,
+        repository: &Repository,
+        commit: &str,
+        owner: Option<User>,
+        name: &Path,
+    ) -> Result<Arc<Base>> {
+        let path = self.folder.join(name);
+        let tree = path.join("tree");
+        // Before any object is borrowed, so that no gc of the person can take it away.
+        let keep = format!("refs/phalanx/base/{commit}");
+        refs::ensure(git, repository, &[(keep, commit.to_owned())], "phalanx: base of workspaces").await?;
+        if let Some(facts) = read_facts(&path)? {
+            if is_whole(git, &tree, commit).await {
+                return Ok(Arc::new(Base { name: name.to_path_buf(), tree, warnings: facts.warnings }));
+            }
+            tracing::warn!(base = %path.display(), "base is damaged and is made again");
+        }
+        self.set_aside(&path)?;
+        let parent = path.parent().unwrap_or(&self.folder).to_path_buf();
+        let new = checkout::unique(&parent, UNFINISHED)?;
+        let made = async {
+            let top = new.join("tree");
+            std::fs::create_dir(&top).at("made", &top)?;
+            let warnings = checkout::make(git, repository, commit, &top, owner).await?;
+            let facts =
+                Facts { version: 1, repository: repository.clone(), commit: commit.to_owned(), warnings };
+            let text = serde_json::to_vec(&facts)
+                .map_err(|error| Error::BadManifest { path: path.clone(), detail: error.to_string() })?;
+            let file = new.join(FACTS);
+            std::fs::write(&file, text).at("written", &file)?;
+            std::fs::rename(&new, &path).at("renamed", &path)?;
+            Ok(facts.warnings)
+        };
+        match made.await {
+            Ok(warnings) => Ok(Arc::new(Base { name: name.to_path_buf(), tree, warnings })),
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&new);
+                Err(error)
+            }
+        }
+    }
+
+    /// A damaged base may still be mounted somewhere: it is moved, and dropped when unused.
+    fn set_aside(&self, path: &Path) -> Result<()> {
+        if path.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let parent = path.parent().unwrap_or(&self.folder);
+        let aside = checkout::unique(parent, &format!("{}.damaged", file_name(path)))?;
+        std::fs::rename(path, &aside).at("moved aside", path)
+    }
+
+    fn folders(&self) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for repository in std::fs::read_dir(&self.folder).at("read", &self.folder)?.flatten() {
+            if !repository.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let path = repository.path();
+            found.extend(std::fs::read_dir(&path).at("read", &path)?.flatten().map(|entry| entry.path()));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Bases on which no workspace of `agents` lies and that nobody is about to use.
+    pub(crate) fn unused(&self, agents: &Path) -> Result<Vec<UnusedBase>> {
+        let used = used_names(agents)?;
+        let mut unused = Vec::new();
+        for path in self.folders()? {
+            let Ok(name) = path.strip_prefix(&self.folder) else { continue };
+            let plain = name.to_string_lossy();
+            let plain = plain.split(".damaged").next().unwrap_or_default();
+            let unfinished = file_name(&path).starts_with(UNFINISHED);
+            if unfinished || used.contains(Path::new(plain)) || self.is_held(Path::new(plain))? {
+                continue;
+            }
+            let facts = read_facts(&path).ok().flatten();
+            let (commit, repository) = facts.map(|facts| (facts.commit, facts.repository)).unzip();
+            unused.push(UnusedBase { path, commit, repository });
+        }
+        Ok(unused)
+    }
+
+    fn is_held(&self, name: &Path) -> Result<bool> {
+        let cell = self.cell(name)?;
+        // The map and this function hold the cell; more means that somebody is making the base.
+        Ok(Arc::strong_count(&cell) > 2 || cell.get().is_some_and(|base| Arc::strong_count(base) > 1))
+    }
+
+    /// Takes an unused base away, and the ref that kept its commit when no other base needs it.
+    pub(crate) async fn discard(&self, git: &Git, agents: &Path, base: &UnusedBase) -> Result<()> {
+        if !base.path.starts_with(&self.folder) || !self.unused(agents)?.contains(base) {
+            return Err(Error::BaseInUse { path: base.path.clone() });
+        }
+        if let Ok(name) = base.path.strip_prefix(&self.folder)
+            && let Ok(mut cells) = self.cells.lock()
+        {
+            cells.remove(name);
+        }
+        // Renamed first: a half-removed base must never be found by its name.
+        let parent = base.path.parent().unwrap_or(&self.folder);
+        let gone = checkout::unique(parent, UNFINISHED)?;
+        std::fs::rename(&base.path, &gone).at("moved aside", &base.path)?;
+        let path = gone.clone();
+        super::blocking("remove a base", move || std::fs::remove_dir_all(&path).at("removed", &path)).await?;
+        let (Some(commit), Some(repository)) = (&base.commit, &base.repository) else { return Ok(()) };
+        let shared = self
+            .folders()?
+            .iter()
+            .any(|other| other.parent() == Some(parent) && file_name(other).starts_with(commit.as_str()));
+        if shared || !repository.common_dir.is_dir() {
+            return Ok(());
+        }
+        refs::drop_all(git, repository, &[format!("refs/phalanx/base/{commit}")]).await
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn read_facts(base: &Path) -> Result<Option<Facts>> {
+    let path = base.join(FACTS);
+    match std::fs::read(&path) {
+        // A file that a power cut emptied counts as none.
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("read", &path, error)),
+    }
+}
+
+/// Every file as its index says, and the index as the commit says.
+async fn is_whole(git: &Git, tree: &Path, commit: &str) -> bool {
+    let compared = git
+        .call("check a base")
+        .git_dir(&tree.join(".git"))
+        .work_tree(tree)
+        .args(["diff-index", "--quiet", "--ignore-submodules=all", commit, "--"])
+        .output()
+        .await;
+    compared.is_ok_and(|output| output.status.success())
+}
+
+fn used_names(agents: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut used = BTreeSet::new();
+    let entries = match std::fs::read_dir(agents) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(used),
+        Err(error) => return Err(Error::io("read", agents, error)),
+    };
+    for entry in entries {
+        let folders = Folders::of(&entry.at("read", agents)?.path());
+        // A manifest that cannot be read might name any base: no base is unused then.
+        used.extend(manifest::read(&folders)?.and_then(|manifest| manifest.base));
+    }
+    Ok(used)
+}

@@ -1,0 +1,192 @@
+//! What an agent leaves behind: commits brought to the person's repository, uncommitted work kept
+//! as a commit, outputs and the result file copied, and the question whether anything would be lost.
+//! Leaves to others: judging the work, and when to ask.
+
+mod diff;
+mod inspect;
+mod only_copy;
+mod outputs;
+mod snapshot;
+mod transfer;
+
+use std::path::{Path, PathBuf};
+
+pub use diff::{Diff, DiffStat};
+pub(super) use diff::{stat as diff_stat, text as diff_text, view};
+pub use inspect::{InProgress, Unread};
+pub use only_copy::OnlyCopy;
+pub use outputs::{Output, OutputProblem, RESULT_MAX};
+
+use super::error::{At, Error, Result};
+use super::manifest::{self, Folders, Kind, Manifest};
+use super::{Workspaces, blocking, names, refs};
+
+/// Who commits what the agent left uncommitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitMode {
+    /// The agent's own commits are the result; the rest is kept beside it.
+    Agent,
+    /// The result is everything that is there.
+    Auto,
+}
+
+#[derive(Debug, Clone)]
+pub struct Collect {
+    /// `refs/phalanx/<run>/<task>/<n>`; uncommitted work of mode `Agent` goes to `…-uncommitted`.
+    pub ref_name: String,
+    pub commit_mode: CommitMode,
+    /// Of the commit that holds uncommitted work.
+    pub message: String,
+    /// Paths and patterns below the workspace.
+    pub outputs: Vec<String>,
+    /// Where copies of outputs go.
+    pub outputs_dir: PathBuf,
+    /// All outputs together.
+    pub outputs_limit_bytes: u64,
+    pub result: Option<PathBuf>,
+}
+
+/// Work that was in no commit of the agent's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uncommitted {
+    pub commit: String,
+    /// The ref that keeps it.
+    pub ref_name: String,
+    pub files: u64,
+    pub untracked: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collected {
+    /// What `ref_name` points to; none in a plain folder.
+    pub head_commit: Option<String>,
+    pub base_commit: Option<String>,
+    pub ref_name: Option<String>,
+    /// Where HEAD is, when it is not on the branch that the workspace was made with.
+    pub branch_drift: Option<String>,
+    pub uncommitted: Option<Uncommitted>,
+    /// Repositories inside the workspace, whose content no commit here can hold.
+    pub not_saved: Vec<String>,
+    pub in_progress: Vec<InProgress>,
+    /// From the base to `head_commit`.
+    pub diff: DiffStat,
+    pub result: Option<std::result::Result<Vec<u8>, Unread>>,
+    pub outputs: Vec<Output>,
+    pub output_problems: Vec<OutputProblem>,
+}
+
+/// What git has to say, before files are looked at.
+#[derive(Debug, Default)]
+struct Work {
+    head: String,
+    drift: Option<String>,
+    uncommitted: Option<Uncommitted>,
+    not_saved: Vec<String>,
+    in_progress: Vec<InProgress>,
+    diff: DiffStat,
+}
+
+impl Workspaces {
+    pub(super) async fn collect_now(&self, agent_dir: &Path, wanted: &Collect) -> Result<Collected> {
+        names::check_own_ref(&wanted.ref_name)?;
+        let folders = Folders::of(agent_dir);
+        let manifest = manifest::required(&folders)?;
+        self.mount_again(&folders, &manifest).await?;
+        let work = match manifest.kind {
+            Kind::Plain => None,
+            Kind::Overlay | Kind::Clone | Kind::Worktree => {
+                Some(self.collect_commits(&folders, &manifest, wanted).await?)
+            }
+        };
+        let (wanted, top) = (wanted.clone(), folders.work.clone());
+        let ref_name = work.is_some().then(|| wanted.ref_name.clone());
+        let (result, (outputs, output_problems)) = blocking("copy outputs", move || {
+            let result = wanted.result.as_deref().map(|name| outputs::result(&top, name)).transpose()?;
+            let list = outputs::Wanted {
+                patterns: &wanted.outputs,
+                into: &wanted.outputs_dir,
+                limit_bytes: wanted.outputs_limit_bytes,
+            };
+            Ok((result, outputs::collect(&top, &list)?))
+        })
+        .await?;
+        let head_commit = work.as_ref().map(|work| work.head.clone());
+        let work = work.unwrap_or_default();
+        Ok(Collected {
+            head_commit,
+            base_commit: manifest.base_commit,
+            ref_name,
+            branch_drift: work.drift,
+            uncommitted: work.uncommitted,
+            not_saved: work.not_saved,
+            in_progress: work.in_progress,
+            diff: work.diff,
+            result,
+            outputs,
+            output_problems,
+        })
+    }
+
+    async fn collect_commits(
+        &self,
+        folders: &Folders,
+        manifest: &Manifest,
+        wanted: &Collect,
+    ) -> Result<Work> {
+        let (Some(repository), Some(base)) = (&manifest.repository, &manifest.base_commit) else {
+            return Err(Error::NoRepository);
+        };
+        let (git, name) = (&self.git, &wanted.ref_name);
+        let (at, facts) = (folders.clone(), manifest.clone());
+        let found = blocking("look at a workspace", move || {
+            Ok(if inspect::is_untouched(&at, &facts) { None } else { Some(inspect::look(&at, &facts)?) })
+        })
+        .await?;
+        let Some(found) = found else {
+            refs::ensure(git, repository, &[(name.clone(), base.clone())], "phalanx: no change").await?;
+            return Ok(Work { head: base.clone(), ..Work::default() });
+        };
+        let view = snapshot::View::open(git, folders, manifest, &found).await?;
+        let changes = view.changes(git, folders).await?;
+        let saved = match &changes {
+            Some(changes) => view.commit(git, folders, changes, &wanted.message).await?,
+            None => None,
+        };
+        let head = match (wanted.commit_mode, &saved) {
+            (CommitMode::Auto, Some(commit)) => commit.clone(),
+            _ => found.head.clone(),
+        };
+        let mut moves = vec![(name.clone(), head.clone())];
+        let mut tips = vec![head.clone()];
+        let changes = changes.unwrap_or_default();
+        let uncommitted = saved.map(|commit| {
+            let own_ref = commit != head;
+            let ref_name = if own_ref { format!("{name}-uncommitted") } else { name.clone() };
+            if own_ref {
+                moves.push((ref_name.clone(), commit.clone()));
+                tips.push(commit.clone());
+            }
+            Uncommitted { commit, ref_name, files: changes.files, untracked: changes.untracked }
+        });
+        if tips.iter().any(|tip| tip != base) {
+            transfer::bring(git, view.scratch.path(), repository, &tips, base).await?;
+        }
+        refs::ensure(git, repository, &moves, "phalanx: collected").await?;
+        let diff = diff_stat(git, view.scratch.path(), base, &head).await?;
+        let drift = found.drift;
+        Ok(Work {
+            head,
+            drift,
+            uncommitted,
+            not_saved: changes.not_saved,
+            in_progress: found.in_progress,
+            diff,
+        })
+    }
+}
+
+/// Whether a folder has anything in it.
+fn first_entry(folder: &Path) -> Result<Option<PathBuf>> {
+    let mut entries = std::fs::read_dir(folder).at("read", folder)?;
+    entries.next().transpose().at("read", folder).map(|entry| entry.map(|entry| entry.path()))
+}

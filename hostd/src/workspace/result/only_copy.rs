@@ -1,0 +1,179 @@
+//! Whether a workspace holds work that is nowhere else. A doubt is `Unknown`, which never leads to
+//! a removal. Leaves to others: asking the person.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::super::error::{Error, Result};
+use super::super::git::{Git, is_object_id};
+use super::super::manifest::{self, Folders, Kind, Manifest};
+use super::super::{Workspaces, blocking, refs};
+use super::inspect::{self, Found};
+use super::snapshot::View;
+use super::{Collected, first_entry};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OnlyCopy {
+    No,
+    /// One line for each kind of work that would be lost.
+    Yes {
+        what: Vec<String>,
+    },
+    /// It could not be found out.
+    Unknown(String),
+}
+
+impl Workspaces {
+    pub(in super::super) async fn only_copy_now(
+        &self,
+        agent_dir: &Path,
+        collected: Option<&Collected>,
+    ) -> OnlyCopy {
+        match self.look_for_only_copy(agent_dir, collected).await {
+            Ok(what) if what.is_empty() => OnlyCopy::No,
+            Ok(what) => OnlyCopy::Yes { what },
+            // Never made, so nothing is in it.
+            Err(Error::NoWorkspace { .. }) => OnlyCopy::No,
+            Err(error) => OnlyCopy::Unknown(error.to_string()),
+        }
+    }
+
+    async fn look_for_only_copy(
+        &self,
+        agent_dir: &Path,
+        collected: Option<&Collected>,
+    ) -> Result<Vec<String>> {
+        let folders = Folders::of(agent_dir);
+        let manifest = manifest::required(&folders)?;
+        if manifest.kind == Kind::Plain {
+            return plain(folders, collected).await;
+        }
+        self.mount_again(&folders, &manifest).await?;
+        let (at, facts) = (folders.clone(), manifest.clone());
+        let found = blocking("look at a workspace", move || {
+            Ok(if inspect::is_untouched(&at, &facts) { None } else { Some(inspect::look(&at, &facts)?) })
+        })
+        .await?;
+        let Some(found) = found else { return Ok(Vec::new()) };
+        let git = &self.git;
+        let mut what = Vec::new();
+        for operation in &found.in_progress {
+            what.push(format!("a {operation:?} in progress").to_lowercase());
+        }
+        let view = View::open(git, &folders, &manifest, &found).await?;
+        if let Some(changes) = view.changes(git, &folders).await? {
+            what.extend(changes.not_saved.iter().map(|path| format!("a repository of its own in {path}")));
+            let tree = view.tree(git, &folders, &changes).await?;
+            if tree != view.tree_of(git, &found.head).await?
+                && !is_kept(git, &manifest, collected, &tree).await?
+            {
+                let untracked = changes.untracked;
+                what.push(format!(
+                    "uncommitted changes in {} file(s), {untracked} of them untracked",
+                    changes.files
+                ));
+            }
+        }
+        let elsewhere = outside(git, &manifest, &found).await?;
+        let tips = tips(&manifest, &found)?;
+        let unreached = count(git, &view, &tips, &elsewhere).await?;
+        if unreached > 0 {
+            what.push(format!("{unreached} commit(s) that no ref of the repository reaches"));
+        }
+        Ok(what)
+    }
+}
+
+/// Outputs that were copied are elsewhere; any other file of a plain folder is not.
+async fn plain(folders: Folders, collected: Option<&Collected>) -> Result<Vec<String>> {
+    let copied: BTreeSet<_> =
+        collected.into_iter().flat_map(|c| c.outputs.iter().map(|output| output.path.clone())).collect();
+    blocking("look at a workspace", move || {
+        if first_entry(&folders.work)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let (mut open, mut left) = (vec![folders.work.clone()], 0u64);
+        while let Some(folder) = open.pop() {
+            use super::super::error::At;
+            for entry in std::fs::read_dir(&folder).at("read", &folder)? {
+                let entry = entry.at("read", &folder)?;
+                let path = entry.path();
+                if entry.file_type().at("read", &path)?.is_dir() {
+                    open.push(path);
+                } else if !path.strip_prefix(&folders.work).is_ok_and(|path| copied.contains(path)) {
+                    left += 1;
+                }
+            }
+        }
+        Ok(if left == 0 {
+            Vec::new()
+        } else {
+            vec![format!("{left} file(s) in a folder without a repository")]
+        })
+    })
+    .await
+}
+
+/// True when the repository still has the tree under the ref that was made for it.
+async fn is_kept(git: &Git, manifest: &Manifest, collected: Option<&Collected>, tree: &str) -> Result<bool> {
+    let (Some(uncommitted), Some(repository)) =
+        (collected.and_then(|collected| collected.uncommitted.as_ref()), &manifest.repository)
+    else {
+        return Ok(false);
+    };
+    let names = [uncommitted.ref_name.clone()];
+    let now = refs::read(git, repository, &names).await?;
+    if now.get(&uncommitted.ref_name) != Some(&uncommitted.commit) {
+        return Ok(false);
+    }
+    let answer = git
+        .call("find the tree of a commit")
+        .git_dir(&repository.common_dir)
+        .act_as(repository.act_as)
+        .args(["cat-file", "--batch-check=%(objectname)"])
+        .stdin(format!("{}^{{tree}}\n", uncommitted.commit))
+        .ok()
+        .await?;
+    Ok(String::from_utf8_lossy(&answer).trim() == tree)
+}
+
+/// All that the person's repository reaches: its refs, and the base that is kept for us.
+async fn outside(git: &Git, manifest: &Manifest, found: &Found) -> Result<BTreeSet<String>> {
+    let repository = manifest.repository.as_ref().ok_or(Error::NoRepository)?;
+    let mut names = refs::read(git, repository, &[]).await?;
+    if manifest.worktree_git_dir.is_some() {
+        // Its branch is a ref of the repository and stays; a detached HEAD goes with the worktree.
+        tracing::debug!(head = %found.head, "worktree shares the refs of its repository");
+    }
+    names.retain(|_, id| is_object_id(id));
+    Ok(names.into_values().collect())
+}
+
+/// HEAD, every ref, and every stash entry of the workspace.
+fn tips(manifest: &Manifest, found: &Found) -> Result<BTreeSet<String>> {
+    let mut tips = BTreeSet::from([found.head.clone()]);
+    if manifest.worktree_git_dir.is_none() {
+        tips.extend(inspect::all_refs(&found.git_dir)?.into_values());
+        tips.extend(inspect::stash_entries(&found.git_dir)?);
+    }
+    Ok(tips)
+}
+
+async fn count(git: &Git, view: &View, tips: &BTreeSet<String>, outside: &BTreeSet<String>) -> Result<u64> {
+    let new: Vec<&String> = tips.difference(outside).collect();
+    if new.is_empty() {
+        return Ok(0);
+    }
+    let mut asked = String::new();
+    for tip in new {
+        asked.push_str(&format!("{tip}\n"));
+    }
+    for id in outside {
+        asked.push_str(&format!("^{id}\n"));
+    }
+    const OPERATION: &str = "look for commits that are nowhere else";
+    let call = git.call(OPERATION).git_dir(view.scratch.path());
+    let counted = call.args(["rev-list", "--count", "--stdin"]).stdin(asked).ok().await?;
+    let text = String::from_utf8_lossy(&counted).trim().to_owned();
+    text.parse().map_err(|_| Error::GitAnswer { operation: OPERATION, detail: text })
+}

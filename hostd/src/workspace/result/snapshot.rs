@@ -1,0 +1,166 @@
+//! Uncommitted work as a commit: modified, staged, deleted, conflicted and untracked files, by way
+//! of a git folder and an index of ours. The agent's HEAD, index and files stay as they are; no
+//! hook, filter or identity of the agent's is used.
+
+use std::path::Path;
+
+use super::super::checkout::{GitDir, Head};
+use super::super::error::Result;
+use super::super::git::{Call, Git, object_id};
+use super::super::manifest::{Folders, Manifest};
+use super::inspect::Found;
+
+/// What is in the workspace beyond HEAD's commit.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Paths whose content must be read from the work tree, NUL-ended each.
+    to_add: Vec<u8>,
+    pub(crate) files: u64,
+    pub(crate) untracked: u64,
+    /// Repositories inside the workspace: their files cannot be in a commit of this one.
+    pub(crate) not_saved: Vec<String>,
+}
+
+/// A git folder of ours that sees the agent's objects, its HEAD and a copy of its index.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) scratch: GitDir,
+    head: String,
+}
+
+impl View {
+    pub(crate) async fn open(
+        git: &Git,
+        folders: &Folders,
+        manifest: &Manifest,
+        found: &Found,
+    ) -> Result<Self> {
+        let repository = manifest.repository.as_ref().ok_or(super::super::error::Error::NoRepository)?;
+        let (lent, own) = (repository.objects(), found.git_dir.join("objects"));
+        let mut borrow = vec![lent.as_path()];
+        if manifest.worktree_git_dir.is_none() {
+            borrow.push(&own);
+        }
+        let scratch = GitDir::scratch(git, &repository.object_format, &borrow, Head::At(&found.head))?;
+        scratch.take_shallow(repository)?;
+        let excludes_of =
+            if manifest.worktree_git_dir.is_some() { &repository.common_dir } else { &found.git_dir };
+        scratch.take_excludes(excludes_of)?;
+        let view = Self { scratch, head: found.head.clone() };
+        let usable = view.scratch.take_index(&found.git_dir)? && view.unhide(git, folders).await?;
+        if !usable {
+            // No index, or a broken one: compare the files with HEAD instead.
+            let _ = std::fs::remove_file(view.scratch.index());
+            view.call(git, folders, "read HEAD's files").args(["read-tree", "HEAD"]).ok().await?;
+        }
+        Ok(view)
+    }
+
+    fn call<'a>(&self, git: &'a Git, folders: &Folders, operation: &'static str) -> Call<'a> {
+        git.call(operation).git_dir(self.scratch.path()).work_tree(&folders.work).volatile()
+    }
+
+    /// Files marked as "assume unchanged" or "skip" count like all others. False when the index
+    /// cannot be read.
+    async fn unhide(&self, git: &Git, folders: &Folders) -> Result<bool> {
+        let listed =
+            self.call(git, folders, "read the index").args(["ls-files", "-v", "-z"]).output().await?;
+        if !listed.status.success() {
+            return Ok(false);
+        }
+        let (mut assumed, mut skipped) = (Vec::new(), Vec::new());
+        for entry in listed.stdout.split(|&b| b == 0) {
+            let [tag, b' ', path @ ..] = entry else { continue };
+            if tag.is_ascii_lowercase() {
+                assumed.extend(path);
+                assumed.push(0);
+            }
+            // A skipped file that is there may have been changed; one that is absent was never wanted.
+            if tag.eq_ignore_ascii_case(&b'S') && exists(&folders.work, path) {
+                skipped.extend(path);
+                skipped.push(0);
+            }
+        }
+        for (flag, paths) in [("--no-assume-unchanged", assumed), ("--no-skip-worktree", skipped)] {
+            if !paths.is_empty() {
+                let call = self.call(git, folders, "read the index");
+                call.args(["update-index", "-z", flag, "--stdin"]).stdin(paths).ok().await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// None when the work tree and the index are as HEAD says.
+    pub(crate) async fn changes(&self, git: &Git, folders: &Folders) -> Result<Option<Changes>> {
+        let listed = self
+            .call(git, folders, "look for uncommitted work")
+            .args(["status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"])
+            // A dirty submodule would be looked into by a git process under its own configuration.
+            .args(["--ignore-submodules=dirty"])
+            .ok()
+            .await?;
+        let mut changes = Changes::default();
+        for entry in listed.split(|&b| b == 0) {
+            let [staged, unstaged, b' ', path @ ..] = entry else { continue };
+            if path.ends_with(b"/") {
+                changes.not_saved.push(String::from_utf8_lossy(path).into_owned());
+                continue;
+            }
+            changes.files += 1;
+            changes.untracked += u64::from(*staged == b'?');
+            let conflicted = [staged, unstaged].contains(&&b'U')
+                || matches!((staged, unstaged), (b'A', b'A') | (b'D', b'D'));
+            if conflicted || *unstaged != b' ' {
+                changes.to_add.extend(path);
+                changes.to_add.push(0);
+            }
+        }
+        Ok((changes.files > 0 || !changes.not_saved.is_empty()).then_some(changes))
+    }
+
+    /// The tree of all that is there now.
+    pub(crate) async fn tree(&self, git: &Git, folders: &Folders, changes: &Changes) -> Result<String> {
+        if !changes.to_add.is_empty() {
+            self.call(git, folders, "save uncommitted work")
+                .args(["update-index", "--add", "--remove", "--replace", "-z", "--stdin"])
+                .stdin(changes.to_add.clone())
+                .ok()
+                .await?;
+        }
+        const OPERATION: &str = "write the tree of uncommitted work";
+        object_id(OPERATION, &self.call(git, folders, OPERATION).args(["write-tree"]).ok().await?)
+    }
+
+    /// A commit of the tree on top of HEAD; none when the tree is HEAD's.
+    pub(crate) async fn commit(
+        &self,
+        git: &Git,
+        folders: &Folders,
+        changes: &Changes,
+        message: &str,
+    ) -> Result<Option<String>> {
+        let tree = self.tree(git, folders, changes).await?;
+        if tree == self.tree_of(git, &self.head).await? {
+            return Ok(None);
+        }
+        const OPERATION: &str = "commit uncommitted work";
+        let made = self
+            .call(git, folders, OPERATION)
+            .args(["commit-tree", &tree, "-p", &self.head, "-F", "-"])
+            .stdin(message)
+            .ok()
+            .await?;
+        object_id(OPERATION, &made).map(Some)
+    }
+
+    pub(crate) async fn tree_of(&self, git: &Git, commit: &str) -> Result<String> {
+        const OPERATION: &str = "find the tree of a commit";
+        let call = git.call(OPERATION).git_dir(self.scratch.path());
+        object_id(OPERATION, &call.args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).ok().await?)
+    }
+}
+
+fn exists(work: &Path, path: &[u8]) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    work.join(std::ffi::OsStr::from_bytes(path)).symlink_metadata().is_ok()
+}

@@ -108,9 +108,13 @@ impl Client {
         }
     }
 
+    pub(crate) fn wants_output(&self) -> bool {
+        self.view != View::None && !self.outbox.lagging
+    }
+
     /// Output for a viewer, or nothing while it lags.
     pub(crate) fn show(&mut self, frame: &[u8]) {
-        if self.view == View::None || self.outbox.lagging {
+        if !self.wants_output() {
             return;
         }
         if self.outbox.bytes + frame.len() > OUTBOX_LIMIT {

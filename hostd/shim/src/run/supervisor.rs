@@ -350,7 +350,7 @@ impl Supervisor {
         if !bytes.is_empty() {
             self.last_output_at_ms = facts::wall_ms();
             self.modes.feed(bytes);
-            if self.clients.iter().any(|client| client.view != View::None) {
+            if self.clients.iter().any(Client::wants_output) {
                 match socket_bytes(&Frame::new(kind::OUTPUT, "", bytes.to_vec())) {
                     Ok(frame) => self.clients.iter_mut().for_each(|client| client.show(&frame)),
                     Err(error) => log(&format!("cannot encode output: {error}")),

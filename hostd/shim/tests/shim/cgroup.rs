@@ -49,7 +49,7 @@ impl Leaves {
         let script =
             format!("echo 0 >'{}' && exec \"$0\" run \"$1\"", self.0.join("shim/cgroup.procs").display());
         let ready =
-            agent.start_by(launch, Command::new("sh").args(["-c", &script, SHIM]).arg(&agent.dir.clone()));
+            agent.start_by(launch, Command::new("sh").args(["-c", &script, SHIM]).arg(agent.dir.clone()));
         assert_eq!(ready.failure, None);
         agent
     }
@@ -106,9 +106,11 @@ fn a_limit_thaws_a_frozen_program_so_that_it_can_heed_the_term() {
 #[test]
 fn a_limit_ends_what_is_in_the_leaf_by_its_kill_file() {
     let Some(leaves) = Leaves::new("kill") else { return };
-    let mut launch =
-        leaves.launch("trap '' TERM; setsid setsid sh -c 'trap \"\" TERM; sleep 600' & sleep 600");
+    let child = "trap \"\" TERM; echo up; sleep 600";
+    let launch = leaves.launch(&format!("trap '' TERM; setsid sh -c '{child}' & sleep 600"));
     let mut agent = leaves.start(&launch);
+    agent.wait_for_output("up");
+    agent.reach_wall_time();
     let record = agent.ended();
     assert_eq!((record.cause, record.signal), (EndCause::WallTime, Some(9)));
     wait_until("the leaf is empty", || leaves.event("populated 0"));

@@ -19,10 +19,10 @@ use protocol::shim::{
 };
 use tempfile::TempDir;
 
-pub const SHIM: &str = env!("CARGO_BIN_EXE_phalanx-shim");
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const SHIM: &str = env!("CARGO_BIN_EXE_phalanx-shim");
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-pub fn launch(program: &str, args: &[&str]) -> Launch {
+pub(crate) fn launch(program: &str, args: &[&str]) -> Launch {
     Launch {
         version: RECORD_VERSION,
         agent: "agent-of-a-test".to_owned(),
@@ -46,38 +46,38 @@ pub fn launch(program: &str, args: &[&str]) -> Launch {
     }
 }
 
-pub fn shell(script: &str) -> Launch {
+pub(crate) fn shell(script: &str) -> Launch {
     launch("sh", &["-c", script])
 }
 
 /// A program that exits with `code` and leaves a descendant in a session of its own, which has begun by then: before
 /// that, the hang-up at the end of the program's session would end it.
-pub fn leaving(descendant: &str, code: i32) -> Launch {
+pub(crate) fn leaving(descendant: &str, code: i32) -> Launch {
     let script = format!(
         "setsid sh -c ': >begun; {descendant}' & until [ -e begun ]; do sleep 0.01; done; exit {code}"
     );
     shell(&script)
 }
 
-pub struct Agent {
+pub(crate) struct Agent {
     _home: Option<TempDir>,
-    pub dir: PathBuf,
-    pub shim: Option<Child>,
+    pub(crate) dir: PathBuf,
+    pub(crate) shim: Option<Child>,
 }
 
 impl Agent {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = TempDir::new().unwrap();
         let dir = home.path().to_owned();
         Self { _home: Some(home), dir, shim: None }
     }
 
     /// In a folder that the caller cleans.
-    pub fn within(dir: &Path) -> Self {
+    pub(crate) fn within(dir: &Path) -> Self {
         Self { _home: None, dir: dir.to_owned(), shim: None }
     }
 
-    pub fn started(launch: &Launch) -> Self {
+    pub(crate) fn started(launch: &Launch) -> Self {
         let mut agent = Self::new();
         let ready = agent.start(launch);
         assert_eq!(ready.failure, None);
@@ -85,19 +85,19 @@ impl Agent {
     }
 
     /// Started, ended and drained.
-    pub fn run(launch: &Launch) -> (Self, ExitRecord) {
+    pub(crate) fn run(launch: &Launch) -> (Self, ExitRecord) {
         let mut agent = Self::new();
         agent.start(launch);
         let record = agent.ended();
         (agent, record)
     }
 
-    pub fn start(&mut self, launch: &Launch) -> Ready {
+    pub(crate) fn start(&mut self, launch: &Launch) -> Ready {
         self.start_by(launch, Command::new(SHIM).arg("run").arg(&self.dir))
     }
 
     /// `command` leads to `phalanx-shim run`.
-    pub fn start_by(&mut self, launch: &Launch, command: &mut Command) -> Ready {
+    pub(crate) fn start_by(&mut self, launch: &Launch, command: &mut Command) -> Ready {
         // Inherited under the same number, by other children of this process too: the line is read, not the end.
         let (read, write) = nix::unistd::pipe().unwrap();
         let launch = Launch { ready_fd: Some(write.as_raw_fd()), cwd: self.cwd_of(launch), ..launch.clone() };
@@ -111,11 +111,11 @@ impl Agent {
         if launch.cwd == Path::new("/") { self.dir.clone() } else { launch.cwd.clone() }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let shim = self.shim.as_mut().unwrap();
         let mut status = None;
         wait_until("the shim ends", || {
@@ -126,7 +126,7 @@ impl Agent {
     }
 
     /// The last record of a shim that has ended as it should.
-    pub fn ended(&mut self) -> ExitRecord {
+    pub(crate) fn ended(&mut self) -> ExitRecord {
         let status = self.wait();
         assert!(status.success(), "the shim ended with {status}; log: {}", self.log());
         let record = self.exit().unwrap();
@@ -135,29 +135,29 @@ impl Agent {
         record
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path(file::LOG)).unwrap_or_default()
     }
 
-    pub fn exit(&self) -> Option<ExitRecord> {
+    pub(crate) fn exit(&self) -> Option<ExitRecord> {
         serde_json::from_slice(&std::fs::read(self.path(file::EXIT)).ok()?).unwrap()
     }
 
-    pub fn record(&self) -> ShimRecord {
+    pub(crate) fn record(&self) -> ShimRecord {
         serde_json::from_slice(&std::fs::read(self.path(file::SHIM)).unwrap()).unwrap()
     }
 
-    pub fn output(&self) -> Vec<u8> {
+    pub(crate) fn output(&self) -> Vec<u8> {
         std::fs::read(self.path(file::OUTPUT)).unwrap_or_default()
     }
 
-    pub fn wait_for_output(&self, text: &str) {
+    pub(crate) fn wait_for_output(&self, text: &str) {
         wait_until(&format!("{text:?} is printed"), || {
             String::from_utf8_lossy(&self.output()).contains(text)
         });
     }
 
-    pub fn environment(&self, pairs: &[(&str, &str)]) -> PathBuf {
+    pub(crate) fn environment(&self, pairs: &[(&str, &str)]) -> PathBuf {
         let path = self.path("env");
         let text: String = pairs.iter().map(|(key, value)| format!("{key}={value}\0")).collect();
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path).unwrap();
@@ -165,17 +165,17 @@ impl Agent {
         path
     }
 
-    pub fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         Connection::open(&self.dir)
     }
 
     /// The wall time is over now.
-    pub fn reach_wall_time(&self) {
+    pub(crate) fn reach_wall_time(&self) {
         assert_eq!(self.connect().ask(&Request::SetWallTime { wall_time_ms: Some(0) }), Reply::Done);
     }
 
     /// SIGKILL to the shim, and its body taken away.
-    pub fn kill_shim(&mut self) {
+    pub(crate) fn kill_shim(&mut self) {
         let shim = self.shim.as_mut().unwrap();
         shim.kill().unwrap();
         shim.wait().unwrap();
@@ -203,7 +203,7 @@ fn ready_line(pipe: OwnedFd) -> Ready {
 }
 
 /// Polls a level, with a limit.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < LIMIT, "waited too long until {what}");
@@ -211,13 +211,13 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-pub fn alive(pid: i32) -> bool {
+pub(crate) fn alive(pid: i32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = state.rsplit_once(')').map(|(_, rest)| rest.trim_start().to_owned()).unwrap_or_default();
     !state.is_empty() && !state.starts_with('Z') && !state.starts_with('X')
 }
 
-pub fn descendants(root: i32) -> Vec<i32> {
+pub(crate) fn descendants(root: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut next = vec![root];
     while let Some(parent) = next.pop() {
@@ -237,7 +237,7 @@ pub fn descendants(root: i32) -> Vec<i32> {
 }
 
 /// False, with a reason printed, where a test cannot run; a failure where it must.
-pub fn is_root(what: &str) -> bool {
+pub(crate) fn is_root(what: &str) -> bool {
     if nix::unistd::geteuid().is_root() {
         return true;
     }
@@ -246,16 +246,16 @@ pub fn is_root(what: &str) -> bool {
     false
 }
 
-pub struct Connection {
-    pub stream: UnixStream,
+pub(crate) struct Connection {
+    pub(crate) stream: UnixStream,
     next: u64,
-    pub shown: Vec<u8>,
-    pub events: VecDeque<Event>,
+    pub(crate) shown: Vec<u8>,
+    pub(crate) events: VecDeque<Event>,
 }
 
 impl Connection {
     /// Through the folder's descriptor: its path may be longer than a socket address.
-    pub fn open(dir: &Path) -> Self {
+    pub(crate) fn open(dir: &Path) -> Self {
         let folder = File::open(dir).unwrap();
         let path = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), file::SOCKET);
         let stream = UnixStream::connect(path).unwrap();
@@ -268,14 +268,14 @@ impl Connection {
         connection
     }
 
-    pub fn send(&mut self, request: &Request) -> String {
+    pub(crate) fn send(&mut self, request: &Request) -> String {
         self.next += 1;
         let id = self.next.to_string();
         write_frame(&mut self.stream, Frame::of(kind::REQUEST, &id, request).unwrap()).unwrap();
         id
     }
 
-    pub fn ask(&mut self, request: &Request) -> Reply {
+    pub(crate) fn ask(&mut self, request: &Request) -> Reply {
         let id = self.send(request);
         loop {
             let frame = read_frame(&mut self.stream).unwrap().expect("an answer before the end");
@@ -294,15 +294,15 @@ impl Connection {
         }
     }
 
-    pub fn attach(&mut self, rows: u16, cols: u16) {
+    pub(crate) fn attach(&mut self, rows: u16, cols: u16) {
         assert_eq!(self.ask(&Request::Attach { rows, cols, read_only: false }), Reply::Done);
     }
 
-    pub fn input(&mut self, bytes: &[u8]) {
+    pub(crate) fn input(&mut self, bytes: &[u8]) {
         write_frame(&mut self.stream, Frame::new(kind::INPUT, "", bytes.to_vec())).unwrap();
     }
 
-    pub fn wait_shown(&mut self, text: &str) {
+    pub(crate) fn wait_shown(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.shown).contains(text) {
             let frame = read_frame(&mut self.stream).unwrap();
             let shown = String::from_utf8_lossy(&self.shown).into_owned();
@@ -310,7 +310,7 @@ impl Connection {
         }
     }
 
-    pub fn event(&mut self) -> Option<Event> {
+    pub(crate) fn event(&mut self) -> Option<Event> {
         while self.events.is_empty() {
             let frame = read_frame(&mut self.stream).unwrap()?;
             self.take(&frame);
@@ -318,27 +318,27 @@ impl Connection {
         self.events.pop_front()
     }
 
-    pub fn status(&mut self) -> Status {
+    pub(crate) fn status(&mut self) -> Status {
         match self.ask(&Request::Status) {
             Reply::Status(status) => *status,
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn modes(&mut self) -> Vec<u16> {
+    pub(crate) fn modes(&mut self) -> Vec<u16> {
         match self.ask(&Request::Modes) {
             Reply::Modes { set } => set,
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn type_text(&mut self, bytes: &[u8], how: TypeHow, enter_after_ms: Option<u64>) -> Reply {
+    pub(crate) fn type_text(&mut self, bytes: &[u8], how: TypeHow, enter_after_ms: Option<u64>) -> Reply {
         let bytes = bytes.to_vec();
         let text = TypeText { bytes, how, enter_after_ms, refuse_on_draft: false, timeout_ms: 10_000 };
         self.ask(&Request::Type(text))
     }
 
-    pub fn read_to_end(mut self) {
+    pub(crate) fn read_to_end(mut self) {
         let _ = self.stream.read_to_end(&mut Vec::new());
     }
 }

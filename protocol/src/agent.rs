@@ -225,6 +225,9 @@ pub struct Checkout {
     /// Ref in the repository that receives the result.
     #[serde(default)]
     pub result_ref: Option<String>,
+    /// An ancestor of `commit` whose files are probably at hand on the host: a checkout from there costs little.
+    #[serde(default)]
+    pub near: Option<String>,
 }
 
 /// Bytes kept in the blob store under their SHA-256.

@@ -16,7 +16,7 @@
 //! Each method changes the state and names what must be done; saving and reporting follow from what changed and are
 //! the business of [`crate::Core`].
 
-use protocol::agent::{End, EndCause, Phase, StartStep};
+use protocol::agent::{End, EndCause, Phase, Role, StartStep};
 use protocol::ids::Generation;
 use protocol::order::Discard;
 use protocol::report::{Collected, Life, SessionFacts, Usage};
@@ -363,7 +363,8 @@ impl Agent {
     fn after_end(&mut self) -> Vec<Effect> {
         self.kill_at = None;
         let spec = &self.record.spec;
-        let nothing_asked = spec.checkout.is_none() && spec.result.is_none() && spec.outputs.is_empty();
+        let nothing_asked = spec.role == Role::Verify
+            || (spec.checkout.is_none() && spec.result.is_none() && spec.outputs.is_empty());
         if self.record.collected.is_none() && nothing_asked {
             self.record.collected = Some(Collected::default());
         }

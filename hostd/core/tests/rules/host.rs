@@ -38,6 +38,7 @@ pub(crate) fn spec() -> AgentSpec {
             branch: Some("b".into()),
             kind: CheckoutKind::Auto,
             result_ref: None,
+            near: None,
         }),
         ..plain_spec()
     }

@@ -1,5 +1,7 @@
 //! Starting the shim, and processes by identity, against the real kernel.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,284 @@
+//! What a request may say. A refusal names the thing and the field; all problems of a submission are told at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
+
+use protocol::agent::{AgentSpec, Blob, CheckoutKind, CommitMode, ResourceLimits};
+use protocol::api::PROMPT_LIMIT;
+use protocol::error::WireError;
+use protocol::ids::Name;
+use protocol::task::{Accept, FailureClass, RunSpec, SubmitTask, TaskSpec};
+
+use super::invalid;
+use crate::names;
+
+pub(super) const GRACE_MS_MAX: u64 = 60 * 60 * 1_000;
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+const RETRIES_MAX: u32 = 1_000;
+/// An argument of a program cannot be longer than 128 KiB on Linux.
+const SCRIPT_BYTES_MAX: usize = 100_000;
+const PROBLEMS_SHOWN: usize = 20;
+
+/// The fields of one thing, and what is wrong with them.
+struct Fields<'a> {
+    owner: &'a str,
+    problems: &'a mut Vec<String>,
+}
+
+impl Fields<'_> {
+    fn wrong(&mut self, field: &str, why: impl std::fmt::Display) {
+        self.problems.push(format!("{}: {field}: {why}", self.owner));
+    }
+
+    fn program(&mut self, field: &str, program: &[String]) {
+        match program.first() {
+            None => self.wrong(field, "it is empty"),
+            Some(first) if first.is_empty() => self.wrong(field, "the program has no name"),
+            Some(_) => {}
+        }
+        if program.iter().any(|word| word.contains('\0')) {
+            self.wrong(field, "an argument holds a NUL character");
+        }
+    }
+
+    fn limits(&mut self, limits: &ResourceLimits) {
+        let given = [
+            ("limits.memory_bytes", limits.memory_bytes),
+            ("limits.cpu_millis", limits.cpu_millis),
+            ("limits.pids", limits.pids),
+            ("limits.time_ms", limits.time_ms),
+        ];
+        for (field, limit) in given {
+            if limit == Some(0) {
+                self.wrong(field, "a limit of 0 lets nothing run; leave it out for no limit");
+            }
+        }
+    }
+
+    fn grace(&mut self, grace_ms: u64) {
+        if grace_ms > GRACE_MS_MAX {
+            self.wrong("grace_ms", format_args!("{grace_ms} is more than an hour"));
+        }
+    }
+
+    /// Beneath the workspace, whatever the program makes of its folder.
+    fn beneath(&mut self, field: &str, path: &str) {
+        let parts: Vec<Component<'_>> = Path::new(path).components().collect();
+        let inside = !parts.is_empty()
+            && !path.contains('\0')
+            && parts.iter().all(|part| match part {
+                Component::Normal(_) | Component::CurDir => true,
+                Component::Prefix(_) | Component::RootDir | Component::ParentDir => false,
+            });
+        if !inside {
+            self.wrong(
+                field,
+                format_args!("{path:?} does not lie in the workspace: a relative path without .."),
+            );
+        }
+    }
+
+    fn files(&mut self, result: Option<&String>, outputs: &[String]) {
+        if let Some(result) = result {
+            self.beneath("result", result);
+        }
+        for output in outputs {
+            self.beneath("outputs", output);
+        }
+    }
+
+    fn blob(&mut self, field: &str, blob: Option<&Blob>) {
+        let Some(blob) = blob else { return };
+        if blob.sha256.len() != 64 || !blob.sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            self.wrong(field, "its digest is not 64 lower-case hex digits");
+        }
+        if blob.bytes > PROMPT_LIMIT {
+            self.wrong(field, format_args!("{} bytes are more than the limit of {PROMPT_LIMIT}", blob.bytes));
+        }
+    }
+
+    fn repository(&mut self, repo: &str, commit: Option<&String>) {
+        if !repo.starts_with('/') {
+            self.wrong("repo", format_args!("{repo:?} is not an absolute path"));
+        }
+        let is_commit =
+            |text: &String| matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        if !commit.is_some_and(is_commit) {
+            self.wrong("base", "it is not resolved to a commit");
+        }
+    }
+
+    fn commit_mode(&mut self, mode: CommitMode) {
+        match mode {
+            CommitMode::Agent | CommitMode::Auto => {}
+            CommitMode::Unknown => self.wrong("commit", "this build does not know the word"),
+        }
+    }
+}
+
+fn refuse(mut problems: Vec<String>) -> Result<(), WireError> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let more = problems.len().saturating_sub(PROBLEMS_SHOWN);
+    problems.truncate(PROBLEMS_SHOWN);
+    if more > 0 {
+        problems.push(format!("and {more} more"));
+    }
+    Err(invalid(problems.join("; ")))
+}
+
+/// A `create`.
+pub(super) fn agent(spec: &AgentSpec) -> Result<(), WireError> {
+    let mut problems = Vec::new();
+    let owner = format!("agent {:?}", spec.name);
+    let mut fields = Fields { owner: &owner, problems: &mut problems };
+    fields.program("program", &spec.program);
+    fields.limits(&spec.limits);
+    fields.grace(spec.grace_ms);
+    fields.files(spec.result.as_ref(), &spec.outputs);
+    fields.blob("prompt", spec.prompt.as_ref());
+    fields.blob("feedback", spec.feedback.as_ref());
+    fields.commit_mode(spec.commit);
+    if let Some(checkout) = &spec.checkout {
+        fields.repository(&checkout.repo, Some(&checkout.commit));
+        match checkout.kind {
+            CheckoutKind::Auto | CheckoutKind::Overlay | CheckoutKind::Clone | CheckoutKind::Worktree => {}
+            CheckoutKind::Unknown => fields.wrong("workspace", "this build does not know the word"),
+        }
+    }
+    refuse(problems)
+}
+
+/// A submission: the run, each task, and the graph of all.
+pub(super) fn run(run: &RunSpec, tasks: &[SubmitTask], tasks_max: usize) -> Result<(), WireError> {
+    let mut problems = Vec::new();
+    let owner = format!("run {:?}", run.name);
+    let mut fields = Fields { owner: &owner, problems: &mut problems };
+    if run.max_parallel == Some(0) {
+        fields.wrong("max_parallel", "with 0 nothing would ever start");
+    }
+    if tasks.is_empty() {
+        fields.wrong("tasks", "there are none");
+    }
+    if tasks.len() > tasks_max {
+        fields.wrong("tasks", format_args!("{} are more than the limit of {tasks_max}", tasks.len()));
+    }
+    for submitted in tasks {
+        let owner = format!("task {:?}", submitted.spec.name);
+        task(&mut Fields { owner: &owner, problems: &mut problems }, &submitted.spec);
+    }
+    graph(tasks.iter().map(|submitted| &submitted.spec), &mut problems);
+    refuse(problems)
+}
+
+fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
+    fields.program("program", &spec.program);
+    fields.limits(&spec.limits);
+    fields.grace(spec.grace_ms);
+    fields.files(spec.result.as_ref(), &spec.outputs);
+    fields.blob("prompt", spec.prompt.as_ref());
+    fields.commit_mode(spec.commit);
+    match &spec.repo {
+        Some(repo) => fields.repository(repo, spec.base_commit.as_ref()),
+        None if spec.base_commit.is_some() => fields.wrong("base", "there is no repo"),
+        None => {}
+    }
+    for program in &spec.verify {
+        fields.program("verify", program);
+        if program.first().is_some_and(|first| first.starts_with('-')) {
+            fields.wrong("verify", "a program that begins with '-' reads as an option");
+        }
+    }
+    if names::script(&spec.verify).len() > SCRIPT_BYTES_MAX {
+        fields.wrong("verify", format_args!("the commands are longer than {SCRIPT_BYTES_MAX} bytes in all"));
+    }
+    match spec.accept {
+        Accept::Verify if spec.verify.is_empty() => {
+            fields.wrong("accept", "`verify` needs commands in the field verify");
+        }
+        Accept::Verify if spec.repo.is_none() => {
+            fields.wrong("verify", "it runs in a fresh checkout, so the task needs a repo");
+        }
+        Accept::Exit | Accept::Review if !spec.verify.is_empty() => {
+            fields
+                .wrong("accept", format_args!("with `{}` the verify commands would never run", spec.accept));
+        }
+        Accept::Verify | Accept::Exit | Accept::Review => {}
+        Accept::Unknown => fields.wrong("accept", "this build does not know the word"),
+    }
+    if spec.verify_timeout_ms == Some(0) {
+        fields.wrong("verify_timeout_ms", "a limit of 0 lets nothing run; leave it out for no limit");
+    }
+    retries(fields, spec);
+}
+
+fn retries(fields: &mut Fields<'_>, spec: &TaskSpec) {
+    let retries = &spec.retries;
+    if retries.max > RETRIES_MAX {
+        fields.wrong("retries.max", format_args!("{} is more than {RETRIES_MAX}", retries.max));
+    }
+    if retries.backoff_ms > DAY_MS || retries.backoff_max_ms > DAY_MS {
+        fields.wrong("retries.backoff", "it is longer than a day");
+    }
+    if retries.jitter_percent > 100 {
+        fields.wrong("retries.jitter", format_args!("{} % is more than all", retries.jitter_percent));
+    }
+    if retries.on.contains(&FailureClass::Unknown) {
+        fields.wrong("retries.on", "this build does not know one of the words");
+    }
+}
+
+/// Names are unique, dependencies known and without a circle.
+fn graph<'a>(specs: impl Iterator<Item = &'a TaskSpec>, problems: &mut Vec<String>) {
+    let mut needs: BTreeMap<&Name, BTreeSet<&Name>> = BTreeMap::new();
+    for spec in specs {
+        if needs.insert(&spec.name, spec.depends_on.iter().collect()).is_some() {
+            problems.push(format!("task {:?}: name: another task of this run has it", spec.name));
+        }
+    }
+    let known: BTreeSet<&Name> = needs.keys().copied().collect();
+    for (name, on) in &mut needs {
+        for missing in on.difference(&known) {
+            problems.push(format!("task {name:?}: depends_on: there is no task {missing:?}"));
+        }
+        on.retain(|name| known.contains(name));
+    }
+    if let Some(circle) = circle(needs) {
+        let names: Vec<String> = circle.iter().map(|name| format!("{name:?}")).collect();
+        let first = names.first().cloned().unwrap_or_default();
+        problems.push(format!("task {first}: depends_on: a circle: {} → {first}", names.join(" → ")));
+    }
+}
+
+/// Takes away what depends on nothing until only circles (and what depends on them) are left, then walks one.
+fn circle<'a>(mut needs: BTreeMap<&'a Name, BTreeSet<&'a Name>>) -> Option<Vec<&'a Name>> {
+    let mut needed_by: BTreeMap<&Name, Vec<&Name>> = BTreeMap::new();
+    for (name, on) in &needs {
+        for other in on {
+            needed_by.entry(other).or_default().push(name);
+        }
+    }
+    let mut free: Vec<&Name> = needs.iter().filter(|(_, on)| on.is_empty()).map(|(name, _)| *name).collect();
+    while let Some(name) = free.pop() {
+        needs.remove(name);
+        for dependent in needed_by.remove(name).unwrap_or_default() {
+            if let Some(on) = needs.get_mut(dependent) {
+                on.remove(name);
+                if on.is_empty() {
+                    free.push(dependent);
+                }
+            }
+        }
+    }
+    let mut walk: Vec<&Name> = Vec::new();
+    let mut seen: BTreeMap<&Name, usize> = BTreeMap::new();
+    let mut at = *needs.keys().next()?;
+    loop {
+        if let Some(start) = seen.insert(at, walk.len()) {
+            return Some(walk.split_off(start));
+        }
+        walk.push(at);
+        at = needs.get(at)?.first().copied()?;
+    }
+}

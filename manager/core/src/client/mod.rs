@@ -1,0 +1,125 @@
+//! Mutations of clients: checked in `check`, carried out on agents and runs, answered once per request and the same
+//! way per key. Queries are answered from the views and never come here.
+
+mod agents;
+mod check;
+pub(crate) mod requests;
+mod runs;
+
+use protocol::agent::Environment;
+use protocol::api::Request;
+use protocol::codec;
+use protocol::error::{ErrorCode, WireError};
+use protocol::ids::RequestKey;
+use protocol::time::Timestamp;
+
+pub(crate) use agents::refused_to_destroy;
+
+use crate::Core;
+use crate::names;
+use crate::record::RequestState;
+
+const KEY_BYTES_MAX: usize = 200;
+
+/// Who asked, and what makes the answer repeatable.
+pub(crate) struct Caller {
+    pub(crate) reply_to: u64,
+    pub(crate) key: RequestKey,
+    pub(crate) digest: String,
+    pub(crate) seed: u128,
+}
+
+pub(crate) fn invalid(message: impl Into<String>) -> WireError {
+    WireError::new(ErrorCode::Invalid, message)
+}
+
+impl Core {
+    pub(crate) fn client(&mut self, now: Timestamp, reply_to: u64, mut request: Request, seed: u128) {
+        let Some(key) = request.key().cloned() else {
+            let error = invalid("this request changes nothing; it is answered from the views");
+            return self.out.reply(reply_to, Err(error));
+        };
+        if key.0.is_empty() || key.0.len() > KEY_BYTES_MAX {
+            let error = invalid(format!("a request key has 1 to {KEY_BYTES_MAX} bytes, not {}", key.0.len()));
+            return self.out.reply(reply_to, Err(error));
+        }
+        let environments = take_values(&mut request);
+        let digest = match codec::to_bytes(&request) {
+            Ok(bytes) => names::digest(&bytes),
+            Err(error) => return self.out.reply(reply_to, Err(invalid(error.to_string()))),
+        };
+        if let Some(known) = self.requests.find(&key) {
+            if known.digest != digest {
+                let error =
+                    WireError::new(ErrorCode::Conflict, "this request key was used for another request")
+                        .hint("use a new key");
+                return self.out.reply(reply_to, Err(error));
+            }
+            match known.state.clone() {
+                RequestState::Answered { reply } => self.out.reply(reply_to, Ok(reply)),
+                RequestState::Open { targets } => self.await_destroy(now, key, reply_to, targets),
+            }
+            return;
+        }
+        let caller = Caller { reply_to, key, digest, seed };
+        match request {
+            Request::CreateAgent(create) => self.create_agent(now, caller, *create, environments),
+            Request::StopAgents { targets, grace_ms, .. } => self.stop_agents(now, caller, targets, grace_ms),
+            Request::DestroyAgents { targets, discard, .. } => {
+                self.destroy_agents(now, caller, targets, discard);
+            }
+            Request::SubmitRun(submit) => self.submit_run(now, caller, *submit, environments),
+            Request::CancelRun { run, tasks, .. } => self.cancel_tasks(now, caller, &run, tasks),
+            Request::RetryTasks { run, tasks, .. } => self.retry_tasks(now, caller, &run, tasks),
+            Request::Status
+            | Request::Hosts
+            | Request::ListAgents(_)
+            | Request::ShowAgents { .. }
+            | Request::WaitAgents { .. }
+            | Request::Logs { .. }
+            | Request::Exec { .. }
+            | Request::Events { .. }
+            | Request::ResolveRepo { .. }
+            | Request::PutBlob { .. }
+            | Request::ListRuns
+            | Request::ShowRun { .. }
+            | Request::FollowRun { .. }
+            | Request::Why { .. } => {
+                self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
+            }
+        }
+    }
+}
+
+/// Takes the values out of the request and leaves the names of the variables: a digest of a value that can be guessed
+/// would give it away. A second request that differs in values only counts as the first.
+fn take_values(request: &mut Request) -> Vec<Environment> {
+    let take = |environment: &mut Environment| {
+        let names = environment.0.keys().map(|name| (name.clone(), String::new())).collect();
+        std::mem::replace(environment, Environment(names))
+    };
+    match request {
+        Request::CreateAgent(create) => vec![take(&mut create.environment)],
+        Request::SubmitRun(submit) => {
+            submit.tasks.iter_mut().map(|task| take(&mut task.environment)).collect()
+        }
+        Request::StopAgents { .. }
+        | Request::DestroyAgents { .. }
+        | Request::CancelRun { .. }
+        | Request::RetryTasks { .. }
+        | Request::Status
+        | Request::Hosts
+        | Request::ListAgents(_)
+        | Request::ShowAgents { .. }
+        | Request::WaitAgents { .. }
+        | Request::Logs { .. }
+        | Request::Exec { .. }
+        | Request::Events { .. }
+        | Request::ResolveRepo { .. }
+        | Request::PutBlob { .. }
+        | Request::ListRuns
+        | Request::ShowRun { .. }
+        | Request::FollowRun { .. }
+        | Request::Why { .. } => Vec::new(),
+    }
+}

@@ -1,0 +1,202 @@
+//! Submitting, cancelling and retrying runs and tasks.
+
+use std::collections::BTreeSet;
+
+use protocol::agent::Environment;
+use protocol::api::{Outcome, Reply, SubmitRun, Target};
+use protocol::error::{ErrorCode, WireError};
+use protocol::event::Fact;
+use protocol::ids::{Name, RunId, TaskId};
+use protocol::task::TaskState;
+use protocol::time::Timestamp;
+
+use super::{Caller, check};
+use crate::Core;
+use crate::effect::{Effect, EnvironmentOwner, Subject};
+use crate::names::Ids;
+use crate::record::{Feedback, Landing, Origin, RECORD_VERSION, RequestState, RunRecord, TaskRecord};
+
+impl Core {
+    /// All of it or nothing: the run's own record is written last and makes it whole.
+    pub(super) fn submit_run(
+        &mut self,
+        now: Timestamp,
+        caller: Caller,
+        submit: SubmitRun,
+        environments: Vec<Environment>,
+    ) {
+        if let Err(error) = check::run(&submit.run, &submit.tasks, self.config.tasks_max) {
+            return self.out.reply(caller.reply_to, Err(error));
+        }
+        let mut ids = Ids::new(now, caller.seed);
+        let run = ids.run();
+        let mut tasks = Vec::with_capacity(submit.tasks.len());
+        let mut tails = BTreeSet::new();
+        let mut environments = environments.into_iter();
+        let mut records = Vec::with_capacity(submit.tasks.len());
+        for submitted in submit.tasks {
+            let mut id = ids.task();
+            // Branch names end in the tail: tasks of one run never share one.
+            while !tails.insert(id.tail()) {
+                id = ids.task();
+            }
+            let mut spec = submitted.spec;
+            let environment = environments.next().unwrap_or_default();
+            spec.has_environment = !environment.0.is_empty();
+            if spec.has_environment {
+                self.out.seal(Effect::Seal { owner: EnvironmentOwner::Task(id), environment });
+            }
+            let place = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+            records.push(TaskRecord {
+                v: RECORD_VERSION,
+                id,
+                run,
+                place,
+                spec,
+                state: TaskState::Queued,
+                reason: String::new(),
+                unverified: false,
+                attempts: Vec::new(),
+                branch: None,
+                submitted_at: now,
+                ended_at: None,
+                starts: 0,
+                uncharged: 0,
+                not_before: None,
+                cancel: false,
+                blocked_by: None,
+                feedback: Feedback::None,
+                landing: Landing::None,
+            });
+            tasks.push(id);
+        }
+        let name = submit.run.name.to_string();
+        let record = RunRecord {
+            v: RECORD_VERSION,
+            id: run,
+            spec: submit.run,
+            submitted_at: now,
+            tasks: tasks.clone(),
+            ended_at: None,
+            origin: Some(Origin { key: caller.key.clone(), digest: caller.digest.clone() }),
+        };
+        self.work.insert(record, records);
+        for task in &tasks {
+            self.out.task(*task);
+            self.touch_task(*task);
+        }
+        self.out.run(run);
+        self.out.changed(Subject::Run(run));
+        let count = u64::try_from(tasks.len()).unwrap_or(u64::MAX);
+        let reply = Reply::Submitted { run, tasks };
+        let state = RequestState::Answered { reply: reply.clone() };
+        self.keep_request(now, (caller.key, caller.digest), state, false);
+        self.out.reply(caller.reply_to, Ok(reply));
+        self.out.act(Effect::Event { name, fact: Fact::RunSubmitted { run, tasks: count } });
+    }
+
+    /// Queued ones are cancelled at once, live ones when their agent has ended, final ones stay as they are.
+    pub(super) fn cancel_tasks(&mut self, now: Timestamp, caller: Caller, run: &str, tasks: Vec<Target>) {
+        self.for_tasks(now, caller, run, tasks, |core, id, named| {
+            let Some(task) = core.work.task(id) else { return Ok(()) };
+            let state = task.record.state;
+            if state.is_final() {
+                return if named && state != TaskState::Cancelled { Err(refused_as(state)) } else { Ok(()) };
+            }
+            core.change_task(id, |record| record.cancel = true);
+            Ok(())
+        });
+    }
+
+    /// Failed, cancelled and rejected ones are queued again with a fresh budget, and with them those that were
+    /// cancelled since they depend on one of them.
+    pub(super) fn retry_tasks(&mut self, now: Timestamp, caller: Caller, run: &str, tasks: Vec<Target>) {
+        self.for_tasks(now, caller, run, tasks, move |core, id, named| {
+            let Some(task) = core.work.task(id) else { return Ok(()) };
+            match task.record.state {
+                TaskState::Failed | TaskState::Cancelled | TaskState::Rejected => {
+                    core.queue_again(now, id);
+                    Ok(())
+                }
+                TaskState::Queued | TaskState::Assigned | TaskState::Running | TaskState::Verifying => Ok(()),
+                state
+                @ (TaskState::Review | TaskState::Accepted | TaskState::Merged | TaskState::Unknown) => {
+                    if named {
+                        Err(refused_as(state))
+                    } else {
+                        Ok(())
+                    }
+                }
+            }
+        });
+    }
+
+    fn queue_again(&mut self, now: Timestamp, id: TaskId) {
+        let mut next = vec![id];
+        while let Some(id) = next.pop() {
+            self.change_task(id, |record| {
+                record.starts = 0;
+                record.uncharged = 0;
+                record.not_before = None;
+                record.cancel = false;
+                record.blocked_by = None;
+            });
+            self.set_state(now, id, TaskState::Queued, String::from("tried again on request"));
+            let Some(task) = self.work.task(id) else { continue };
+            let blocked = task.children.iter().filter(|child| {
+                self.work.task(**child).is_some_and(|child| {
+                    child.record.state == TaskState::Cancelled && child.record.blocked_by.is_some()
+                })
+            });
+            next.extend(blocked.copied());
+        }
+    }
+
+    /// Applies `act` to the named tasks, or to all; answers with an outcome per name.
+    fn for_tasks(
+        &mut self,
+        now: Timestamp,
+        caller: Caller,
+        run: &str,
+        tasks: Vec<Target>,
+        mut act: impl FnMut(&mut Self, TaskId, bool) -> Result<(), WireError>,
+    ) {
+        let run = match self.find_run(run) {
+            Ok(run) => run,
+            Err(error) => return self.out.reply(caller.reply_to, Err(error)),
+        };
+        let reply = if tasks.is_empty() {
+            let all = self.work.run(run).map(|run| run.record.tasks.clone()).unwrap_or_default();
+            for id in all {
+                // Only a task that was named can be refused.
+                let _none: Result<(), WireError> = act(self, id, false);
+            }
+            Reply::Done
+        } else {
+            let outcomes = tasks.into_iter().map(|target| {
+                let outcome = self.find_task_in(run, &target).and_then(|id| act(self, id, true));
+                Outcome { target, agent: None, error: outcome.err() }
+            });
+            Reply::Outcomes(outcomes.collect())
+        };
+        let state = RequestState::Answered { reply: reply.clone() };
+        self.keep_request(now, (caller.key, caller.digest), state, true);
+        self.out.reply(caller.reply_to, Ok(reply));
+    }
+
+    pub(crate) fn find_task_in(&self, run: RunId, target: &str) -> Result<TaskId, WireError> {
+        let found = self.work.run(run).and_then(|run| {
+            let here = |id: &TaskId| self.work.task(*id).is_some_and(|task| task.record.run == run.record.id);
+            let by_id = target.parse::<TaskId>().ok().filter(here);
+            by_id.or_else(|| run.names.get(&target.parse::<Name>().ok()?).copied())
+        });
+        found.ok_or_else(|| {
+            WireError::new(ErrorCode::NotFound, format!("no task {target:?} in this run"))
+                .hint("phalanx tasks")
+        })
+    }
+}
+
+fn refused_as(state: TaskState) -> WireError {
+    WireError::new(ErrorCode::Conflict, format!("the task is {state}"))
+}

@@ -1,0 +1,142 @@
+//! The core itself: takes an input, lets everything it touched settle, and hands out the effects in their order.
+
+use std::collections::BTreeSet;
+
+use protocol::ids::{AgentId, TaskId};
+use protocol::time::Timestamp;
+use serde::Serialize;
+
+use crate::client::requests::Requests;
+use crate::config::Config;
+use crate::effect::Effect;
+use crate::fleet::Fleet;
+use crate::input::Input;
+use crate::outbox::Outbox;
+use crate::record::{self, StoredRecord};
+use crate::run::Work;
+use crate::timers::{Timer, Timers};
+
+/// What an input touched and has not been looked at yet. Empty between calls, but for what was just loaded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Touched {
+    pub(crate) agents: BTreeSet<AgentId>,
+    pub(crate) tasks: BTreeSet<TaskId>,
+    pub(crate) plan: bool,
+}
+
+/// Desired and observed state of the fleet, and the rules that move it. See the crate's page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Core {
+    pub(crate) config: Config,
+    pub(crate) fleet: Fleet,
+    pub(crate) work: Work,
+    pub(crate) requests: Requests,
+    pub(crate) timers: Timers,
+    pub(crate) touched: Touched,
+    pub(crate) out: Outbox,
+}
+
+impl Core {
+    pub(crate) fn empty(config: Config) -> Self {
+        Self {
+            config,
+            fleet: Fleet::default(),
+            work: Work::default(),
+            requests: Requests::default(),
+            timers: Timers::default(),
+            touched: Touched::default(),
+            out: Outbox::default(),
+        }
+    }
+
+    /// Decides. Total: late, repeated and unexpected inputs yield nothing.
+    pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
+        match input {
+            Input::Client { reply_to, request, seed } => self.client(now, reply_to, *request, seed),
+            Input::Report(report) => self.observe_report(report),
+            Input::Heartbeat(heartbeat) => self.observe_heartbeat(now, &heartbeat),
+            Input::Answered { token, answer } => self.answered(now, token, answer),
+            Input::LogKept { agent, blob } => self.log_kept(agent, blob),
+            Input::Tick => {}
+        }
+        while let Some(timer) = self.timers.take_due(now) {
+            self.wake(now, timer);
+        }
+        self.settle(now);
+        self.take_effects()
+    }
+
+    /// When the next [`Input::Tick`] is due; any input serves as one.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.timers.next()
+    }
+
+    fn wake(&mut self, now: Timestamp, timer: Timer) {
+        match timer {
+            Timer::Loaded => {}
+            Timer::Host(host) => self.host_faded(now, &host),
+            Timer::Reports(host) => self.ask_reports(now, &host),
+            Timer::Resend(agent) => self.touch_agent(agent),
+            Timer::Destroy(key) => self.destroy_took_too_long(&key),
+            Timer::Task(task) => self.touch_task(task),
+            Timer::Requests => self.forget_old_requests(now),
+        }
+    }
+
+    pub(crate) fn touch_agent(&mut self, id: AgentId) {
+        self.touched.agents.insert(id);
+    }
+
+    pub(crate) fn touch_task(&mut self, id: TaskId) {
+        self.touched.tasks.insert(id);
+    }
+
+    /// Each step may touch more; it ends since tasks only move forward and orders go out at a pace.
+    fn settle(&mut self, now: Timestamp) {
+        loop {
+            if let Some(task) = self.touched.tasks.pop_first() {
+                self.advance(now, task);
+            } else if std::mem::take(&mut self.touched.plan) {
+                self.dispatch(now);
+            } else if let Some(agent) = self.touched.agents.pop_first() {
+                self.reconcile(now, agent);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Tasks come before their run, which makes a submission whole, and before their agents, which a task's record
+    /// is enough to make again; answers come last, so that none is kept for what is not there.
+    fn take_effects(&mut self) -> Vec<Effect> {
+        let out = std::mem::take(&mut self.out);
+        let mut effects = out.seals;
+        for id in out.tasks {
+            let task = self.work.task(id).map(|task| &task.record);
+            if let Some(task) = task {
+                effects.push(write(record::TASKS, record::task_key(task.run, id), Some(task)));
+            }
+        }
+        for id in out.runs {
+            let run = self.work.run(id).map(|run| &run.record);
+            effects.push(write(record::RUNS, record::run_key(id), run));
+        }
+        for id in out.desired {
+            effects.push(write(record::DESIRED, record::desired_key(id), self.fleet.desired(id)));
+        }
+        for key in out.requests {
+            effects.push(write(record::REQUESTS, record::request_key(&key), self.requests.stored(&key)));
+        }
+        effects.extend(out.acts);
+        effects.extend(out.changed.into_iter().map(Effect::Changed));
+        effects
+    }
+}
+
+fn write<T: Serialize>(bucket: &'static str, key: String, value: Option<&T>) -> Effect {
+    match value.map(record::encode).transpose() {
+        Ok(value) => Effect::Write(StoredRecord { bucket, key, value }),
+        Err(reason) => Effect::Unwritable { bucket, key, reason },
+    }
+}

@@ -1,0 +1,55 @@
+//! Gathers what one call wants, so that a record that changed three times is written once and before anything else.
+
+use std::collections::BTreeSet;
+
+use protocol::api::Reply;
+use protocol::error::WireError;
+use protocol::ids::{AgentId, RequestKey, RunId, TaskId};
+
+use crate::effect::{Effect, Subject};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Outbox {
+    pub(crate) seals: Vec<Effect>,
+    pub(crate) tasks: BTreeSet<TaskId>,
+    pub(crate) runs: BTreeSet<RunId>,
+    pub(crate) desired: BTreeSet<AgentId>,
+    pub(crate) requests: BTreeSet<RequestKey>,
+    pub(crate) acts: Vec<Effect>,
+    pub(crate) changed: BTreeSet<Subject>,
+}
+
+impl Outbox {
+    pub(crate) fn seal(&mut self, effect: Effect) {
+        self.seals.push(effect);
+    }
+
+    /// The task's record is to be written.
+    pub(crate) fn task(&mut self, id: TaskId) {
+        self.tasks.insert(id);
+    }
+
+    pub(crate) fn run(&mut self, id: RunId) {
+        self.runs.insert(id);
+    }
+
+    pub(crate) fn desired(&mut self, id: AgentId) {
+        self.desired.insert(id);
+    }
+
+    pub(crate) fn request(&mut self, key: RequestKey) {
+        self.requests.insert(key);
+    }
+
+    pub(crate) fn act(&mut self, effect: Effect) {
+        self.acts.push(effect);
+    }
+
+    pub(crate) fn reply(&mut self, to: u64, result: Result<Reply, WireError>) {
+        self.acts.push(Effect::Reply { to, result });
+    }
+
+    pub(crate) fn changed(&mut self, subject: Subject) {
+        self.changed.insert(subject);
+    }
+}

@@ -1,0 +1,166 @@
+//! One try: followed by its agent's reports until nothing more is to be expected, then judged once.
+//!
+//! An end alone is not enough: what the program left running must be gone and its work collected. What the judge does
+//! not know is the infrastructure's fault, never success and never the agent's.
+
+use protocol::agent::{End, EndCause};
+use protocol::ids::TaskId;
+use protocol::report::Report;
+use protocol::task::{Accept, Failure, FailureClass, TaskState};
+use protocol::time::Timestamp;
+
+use super::task::Step;
+use crate::Core;
+use crate::fleet::agent::Standing;
+
+/// What became of a try or of a verification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Good,
+    /// Somebody stopped it: not to be tried again by itself.
+    ByHand,
+    Bad {
+        class: FailureClass,
+        reason: String,
+    },
+}
+
+impl Verdict {
+    fn bad(class: FailureClass, reason: impl ToString) -> Self {
+        Self::Bad { class, reason: reason.to_string() }
+    }
+}
+
+/// By the end alone.
+pub(super) fn judge_end(end: &End) -> Verdict {
+    match end.cause {
+        EndCause::Exited if end.code == Some(0) => Verdict::Good,
+        EndCause::Exited | EndCause::Signalled => Verdict::bad(FailureClass::Agent, end),
+        EndCause::Requested => Verdict::ByHand,
+        EndCause::TimeLimit | EndCause::Lease | EndCause::OutOfMemory => {
+            Verdict::bad(FailureClass::Limit, end)
+        }
+        EndCause::StartFailed => match end.step {
+            Some(step) if !step.is_infrastructure() => Verdict::bad(FailureClass::Start, end),
+            Some(_) | None => Verdict::bad(FailureClass::Infrastructure, end),
+        },
+        EndCause::SupervisorLost | EndCause::Rebooted | EndCause::Unknown => {
+            Verdict::bad(FailureClass::Infrastructure, end)
+        }
+    }
+}
+
+/// By the end and by what was collected.
+fn judge(report: Option<&Report>, needs_commit: bool) -> Verdict {
+    let Some(report) = report else {
+        return Verdict::bad(FailureClass::Infrastructure, "it never reached its host");
+    };
+    let Some(end) = &report.end else {
+        return Verdict::bad(FailureClass::Infrastructure, "its workspace is gone and no end is known");
+    };
+    match judge_end(end) {
+        Verdict::Good => {}
+        verdict @ (Verdict::ByHand | Verdict::Bad { .. }) => return verdict,
+    }
+    let Some(collected) = &report.collected else {
+        return Verdict::bad(FailureClass::Infrastructure, "its work was not collected");
+    };
+    if let Some(why) = &collected.failed {
+        return Verdict::bad(FailureClass::Infrastructure, format!("its work could not be collected: {why}"));
+    }
+    if needs_commit && collected.commit.is_none() {
+        return Verdict::bad(FailureClass::Infrastructure, "no commit was recorded");
+    }
+    if !collected.problems.is_empty() {
+        return Verdict::bad(FailureClass::Agent, collected.problems.join("; "));
+    }
+    Verdict::Good
+}
+
+impl Core {
+    pub(super) fn step_attempt(&mut self, now: Timestamp, id: TaskId) -> Step {
+        let Some(record) = self.work.task(id).map(|task| &task.record) else { return Step::Rests };
+        let (state, cancel) = (record.state, record.cancel);
+        let Some(attempt) = record.attempts.last() else { return Step::Rests };
+        let (agent, started_at) = (attempt.agent, attempt.started_at);
+        if cancel {
+            self.want_stopped(agent, None);
+        }
+        let report = self.fleet.report(agent);
+        let report_started_at = report.and_then(|report| report.started_at);
+        if started_at.is_none() && report_started_at.is_some() {
+            self.change_attempt(id, |attempt| attempt.started_at = report_started_at);
+        }
+        if self.fleet.agent(agent).is_some_and(|agent| agent.is_settled()) {
+            return self.end_attempt(now, id);
+        }
+        match state {
+            TaskState::Assigned if report_started_at.is_some() => {
+                self.set_state(now, id, TaskState::Running, String::new());
+            }
+            TaskState::Assigned
+            | TaskState::Running
+            | TaskState::Queued
+            | TaskState::Verifying
+            | TaskState::Review
+            | TaskState::Accepted
+            | TaskState::Merged
+            | TaskState::Rejected
+            | TaskState::Failed
+            | TaskState::Cancelled
+            | TaskState::Unknown => {}
+        }
+        Step::Rests
+    }
+
+    fn end_attempt(&mut self, now: Timestamp, id: TaskId) -> Step {
+        let Some(record) = self.work.task(id).map(|task| &task.record) else { return Step::Rests };
+        let Some(agent) = record.attempts.last().map(|attempt| attempt.agent) else { return Step::Rests };
+        let report = self.fleet.report(agent);
+        let verdict = judge(report, record.spec.repo.is_some());
+        let (accept, cancel) = (record.spec.accept, record.cancel);
+        let end = report.and_then(|report| report.end.clone());
+        let collected = report.and_then(|report| report.collected.clone());
+        let void = self.fleet.standing(agent) == Standing::Gone && end.is_none();
+        let ended_at = end.as_ref().filter(|_| !void).map_or(now, |end| end.at);
+        self.change_attempt(id, |attempt| {
+            attempt.ended_at = Some(ended_at);
+            attempt.end = end;
+            attempt.collected = collected;
+        });
+        if cancel {
+            return self.cancelled(now, id);
+        }
+        match verdict {
+            Verdict::Good => self.judge_work(now, id, accept),
+            Verdict::ByHand => self.fail_for_good(
+                now,
+                id,
+                Failure {
+                    class: FailureClass::Agent,
+                    reason: String::from("stopped by hand"),
+                    charged: true,
+                },
+            ),
+            Verdict::Bad { class, reason } => self.fail_attempt(now, id, class, reason, agent),
+        }
+        Step::Moved
+    }
+
+    /// The program says that it is done; who says that the work is good?
+    fn judge_work(&mut self, now: Timestamp, id: TaskId, accept: Accept) {
+        match accept {
+            Accept::Verify => {
+                self.set_state(now, id, TaskState::Verifying, String::new());
+                self.start_verification(now, id);
+            }
+            Accept::Exit => {
+                self.change_task(id, |record| record.unverified = true);
+                self.accept(now, id, String::from("exit 0, unverified"));
+            }
+            Accept::Review | Accept::Unknown => {
+                self.set_state(now, id, TaskState::Review, String::from("waits for a person"));
+            }
+        }
+    }
+}

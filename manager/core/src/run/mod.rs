@@ -1,0 +1,159 @@
+//! Runs and their tasks, with the indexes that keep one report from costing more than one task.
+//!
+//! `task` is the life of a task, `attempt` judges one try, `verify` checks a recorded commit, `retry` decides about
+//! the next try, `land` brings the branch in, `tidy` clears away, `dispatch` starts what `placement` plans from the
+//! `queue`.
+
+mod attempt;
+mod dispatch;
+mod land;
+pub(crate) mod placement;
+pub(crate) mod queue;
+mod retry;
+pub(crate) mod task;
+mod tidy;
+mod verify;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::ids::{AgentId, HostId, Name, RunId, TaskId};
+use protocol::task::TaskState;
+use protocol::time::Timestamp;
+
+use crate::record::{RunRecord, TaskRecord};
+use queue::Queue;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) record: RunRecord,
+    pub(crate) names: BTreeMap<Name, TaskId>,
+    pub(crate) counts: BTreeMap<TaskState, u64>,
+}
+
+impl Run {
+    /// Attempts and verifications that hold a slot: a task has at most one of them.
+    pub(crate) fn live(&self) -> u32 {
+        let live =
+            self.counts.iter().filter(|(state, _)| state.is_live()).map(|(_, count)| *count).sum::<u64>();
+        u32::try_from(live).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.counts.iter().all(|(state, count)| *count == 0 || state.is_final())
+    }
+
+    pub(crate) fn count(&self, states: &[TaskState]) -> u64 {
+        states.iter().filter_map(|state| self.counts.get(state)).sum()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Task {
+    pub(crate) record: TaskRecord,
+    /// Tasks that depend on it.
+    pub(crate) children: Vec<TaskId>,
+    /// Attempts and verifications, the gone ones too.
+    pub(crate) agents: BTreeSet<AgentId>,
+    /// The next attempt goes without the log after this; set when the log was asked for.
+    pub(crate) log_until: Option<Timestamp>,
+    /// When the branch is asked for again, and the wait before the time after that.
+    pub(crate) land_at: Option<Timestamp>,
+    pub(crate) land_wait_ms: u64,
+}
+
+impl Task {
+    fn new(record: TaskRecord) -> Self {
+        let mut agents = BTreeSet::new();
+        for attempt in &record.attempts {
+            agents.insert(attempt.agent);
+            if let Some(verification) = &attempt.verification {
+                agents.insert(verification.agent);
+                agents.extend(verification.base_agent);
+            }
+        }
+        Self { record, children: Vec::new(), agents, log_until: None, land_at: None, land_wait_ms: 0 }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Work {
+    runs: BTreeMap<RunId, Run>,
+    tasks: BTreeMap<TaskId, Task>,
+    by_agent: BTreeMap<AgentId, TaskId>,
+    pub(crate) queue: Queue,
+    /// Tasks whose record names an agent that has none: a crash fell between the two writes.
+    pub(crate) torn: BTreeSet<TaskId>,
+    /// Where the last placement went, for placing in turn.
+    pub(crate) last_host: Option<HostId>,
+}
+
+impl Work {
+    pub(crate) fn run(&self, id: RunId) -> Option<&Run> {
+        self.runs.get(&id)
+    }
+
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.values()
+    }
+
+    pub(crate) fn task(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(&id)
+    }
+
+    pub(crate) fn task_mut(&mut self, id: TaskId) -> Option<&mut Task> {
+        self.tasks.get_mut(&id)
+    }
+
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values()
+    }
+
+    pub(crate) fn run_mut(&mut self, id: RunId) -> Option<&mut Run> {
+        self.runs.get_mut(&id)
+    }
+
+    pub(crate) fn task_of_agent(&self, agent: AgentId) -> Option<TaskId> {
+        self.by_agent.get(&agent).copied()
+    }
+
+    pub(crate) fn link(&mut self, agent: AgentId, id: TaskId) {
+        self.by_agent.insert(agent, id);
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.agents.insert(agent);
+        }
+    }
+
+    /// A whole run with those of its tasks that are there.
+    pub(crate) fn insert(&mut self, record: RunRecord, records: Vec<TaskRecord>) {
+        let names: BTreeMap<Name, TaskId> =
+            records.iter().map(|task| (task.spec.name.clone(), task.id)).collect();
+        let mut counts = BTreeMap::new();
+        let mut children: BTreeMap<TaskId, Vec<TaskId>> = BTreeMap::new();
+        for task in records {
+            *counts.entry(task.state).or_insert(0) += 1;
+            for parent in task.spec.depends_on.iter().filter_map(|name| names.get(name)) {
+                children.entry(*parent).or_default().push(task.id);
+            }
+            let id = task.id;
+            let task = Task::new(task);
+            self.by_agent.extend(task.agents.iter().map(|agent| (*agent, id)));
+            self.tasks.insert(id, task);
+        }
+        for (parent, dependents) in children {
+            if let Some(task) = self.tasks.get_mut(&parent) {
+                task.children = dependents;
+            }
+        }
+        self.runs.insert(record.id, Run { record, names, counts });
+    }
+
+    /// Moves a task from one state's count to another's.
+    pub(crate) fn count_move(&mut self, run: RunId, from: TaskState, to: TaskState) {
+        if let Some(run) = self.runs.get_mut(&run) {
+            if let Some(count) = run.counts.get_mut(&from) {
+                *count = count.saturating_sub(1);
+            }
+            *run.counts.entry(to).or_insert(0) += 1;
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Creating, stopping and destroying agents.
+
+use protocol::agent::Phase;
+use protocol::agent::{EndCause, Environment};
+use protocol::api::{AgentFilter, Reachability, Reply, Request};
+use protocol::error::ErrorCode;
+use protocol::ids::RequestKey;
+use protocol::ids::{Fencing, Incarnation, Seq};
+use protocol::order::{Command, Discard};
+use protocol::report::{DigestRow, Heartbeat};
+
+use super::world::{World, collected, config, create, end, host_id, region};
+use crate::fleet::agent::Standing;
+use crate::{Config, Input};
+
+fn outcome(reply: Reply) -> Option<protocol::error::WireError> {
+    let Reply::Outcomes(outcomes) = reply else { panic!("{reply:?}") };
+    outcomes.into_iter().next().unwrap().error
+}
+
+#[test]
+fn an_accepted_agent_is_written_before_it_is_answered_and_ordered() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    assert!(world.stored.contains_key(&("desired", agent.to_string())));
+    assert_eq!(world.standing(agent), Standing::Live);
+    let order = &world.orders[0];
+    assert_eq!((order.fencing, order.incarnation), (Fencing(7), Incarnation(1)));
+    assert_eq!(world.core.agents(world.now, &AgentFilter::default()).len(), 1);
+    world.check_store();
+}
+
+#[test]
+fn the_same_key_gives_the_same_agent_again_and_another_body_is_a_conflict() {
+    let mut world = World::new();
+    let key = RequestKey(String::from("a key with *, > and é"));
+    let first = world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a")))).unwrap();
+    assert_eq!(world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a")))), Ok(first.clone()));
+    world.restart_manager();
+    assert_eq!(world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a")))), Ok(first));
+    let other = world.ask(Request::CreateAgent(Box::new(create(key, "b"))));
+    assert_eq!(other.unwrap_err().code, ErrorCode::Conflict);
+    assert_eq!(world.core.agents(world.now, &AgentFilter::default()).len(), 1);
+}
+
+#[test]
+fn a_name_is_free_again_only_when_the_destroyed_agent_is_reported_so() {
+    let mut world = World::new();
+    let first = world.create("a").unwrap();
+    assert_eq!(world.create("a").unwrap_err().code, ErrorCode::Conflict);
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    let reply = world.destroy("a", Discard::Keep);
+    assert_eq!(world.answer(reply), None);
+    assert_eq!(world.create("a").unwrap_err().code, ErrorCode::Conflict);
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = false;
+    world.pass(12_000);
+    assert_eq!(outcome(world.answer(reply).unwrap().unwrap()), None);
+    let second = world.create("a").unwrap();
+    assert_ne!(first, second);
+    assert_eq!(world.core.find_agent("a"), Ok(second));
+    world.check_store();
+}
+
+#[test]
+fn without_a_host_that_is_heard_nothing_is_created() {
+    let mut world = World::with(config(), &[]);
+    assert_eq!(world.create("a").unwrap_err().code, ErrorCode::Unavailable);
+    world.add_host("one");
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    world.pass(20_000);
+    assert_eq!(world.create("a").unwrap_err().code, ErrorCode::Unavailable);
+    assert!(world.stored.is_empty());
+}
+
+#[test]
+fn a_host_over_its_disk_share_and_one_at_its_cap_take_nothing() {
+    let mut world = World::with(Config { host_cap: Some(1), ..config() }, &["one"]);
+    world.hosts.get_mut(&host_id("one")).unwrap().facts.disk_free_bytes = 10;
+    world.beat("one");
+    assert_eq!(world.create("a").unwrap_err().code, ErrorCode::Exhausted);
+    world.hosts.get_mut(&host_id("one")).unwrap().facts.disk_free_bytes = 50;
+    world.beat("one");
+    world.create("a").unwrap();
+    assert_eq!(world.create("b").unwrap_err().code, ErrorCode::Exhausted);
+}
+
+#[test]
+fn a_lost_order_is_sent_again_at_a_bounded_pace_until_a_report_shows_it() {
+    let mut world = World::new();
+    world.drops_orders = true;
+    let agent = world.create("a").unwrap();
+    world.pass(60_000);
+    let sent = world.orders.len();
+    assert!((7..=10).contains(&sent), "{sent} in a minute");
+    world.drops_orders = false;
+    world.pass(12_000);
+    assert_eq!(world.standing(agent), Standing::Live);
+    let sent = world.orders.len();
+    world.pass(60_000);
+    assert_eq!(world.orders.len(), sent, "nothing more is sent");
+}
+
+#[test]
+fn nothing_is_sent_to_a_host_that_is_lost_and_all_that_is_due_when_it_returns() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    world.pass(20_000);
+    let sent = world.orders.len();
+    world.stop("a");
+    world.pass(60_000);
+    assert_eq!(world.orders.len(), sent);
+    assert_eq!(world.standing(agent), Standing::Live, "silence is not an end");
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = false;
+    world.beat("one");
+    assert_eq!(world.standing(agent), Standing::Ended);
+}
+
+#[test]
+fn orders_are_for_the_present_run_of_a_host_and_expire_in_its_time() {
+    let mut world = World::new();
+    world.hosts.get_mut(&host_id("one")).unwrap().clock_ahead_ms = 3_600_000;
+    world.beat("one");
+    world.drops_orders = true;
+    let agent = world.create("a").unwrap();
+    world.drops_orders = false;
+    world.restart_host("one");
+    assert_eq!(world.standing(agent), Standing::Live, "sent at once to the new run");
+    let order = world.orders.last().unwrap();
+    assert_eq!(order.incarnation, Incarnation(2));
+    assert_eq!(order.expires, world.now.after_ms(3_600_000 + 30_000));
+}
+
+#[test]
+fn a_stopped_agent_never_comes_back_over_restarts_and_late_duplicates() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    let ensure = world.orders[0].clone();
+    world.stop("a");
+    assert_eq!(world.standing(agent), Standing::Ended);
+    world.restart_host("one");
+    world.restart_manager();
+    world.obey(ensure);
+    world.pass(30_000);
+    assert_eq!(world.program(agent).starts, 1);
+    assert!(world.program(agent).end.is_some());
+    assert_eq!(world.core.agent_view(world.now, agent).unwrap().wanted, "stopped");
+}
+
+#[test]
+fn a_stop_that_overtakes_the_ensure_leaves_a_tombstone() {
+    let mut world = World::new();
+    world.drops_orders = true;
+    let agent = world.create("a").unwrap();
+    let ensure = world.orders[0].clone();
+    world.drops_orders = false;
+    world.stop("a");
+    world.obey(ensure);
+    assert_eq!(world.program(agent).starts, 0);
+    assert_eq!(world.standing(agent), Standing::Ended);
+}
+
+#[test]
+fn a_late_host_keeps_its_agents_and_is_given_no_new_one() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    world.pass(10_000);
+    let key = world.key();
+    let mut create = create(key, "b");
+    create.host = Some(host_id("one"));
+    let refused = world.ask(Request::CreateAgent(Box::new(create)));
+    assert_eq!(refused.unwrap_err().code, ErrorCode::Unavailable);
+    let view = world.core.agent_view(world.now, agent).unwrap();
+    assert_eq!((view.phase, view.reachability), (Phase::Running, Reachability::Late));
+}
+
+#[test]
+fn a_host_that_holds_the_only_copy_of_work_refuses_and_the_agent_stays_stopped() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    world.program(agent).work = vec![String::from("work/notes.txt")];
+    let reply = world.destroy("a", Discard::Keep);
+    let error = outcome(world.answer(reply).unwrap().unwrap()).unwrap();
+    assert_eq!(error.code, ErrorCode::Conflict);
+    assert!(error.message.contains("work/notes.txt") && error.hint.contains("--discard"), "{error:?}");
+    assert_eq!(world.core.agent_view(world.now, agent).unwrap().wanted, "stopped");
+    assert!(matches!(world.orders.last().unwrap().command, Command::Stop { .. }), "newer than the destroy");
+    world.pass(60_000);
+    assert_eq!(world.standing(agent), Standing::Ended);
+    let reply = world.destroy("a", Discard::Yes);
+    assert_eq!(outcome(world.answer(reply).unwrap().unwrap()), None);
+    assert_eq!(world.standing(agent), Standing::Gone);
+    world.check_store();
+}
+
+#[test]
+fn a_destroy_that_no_host_decides_is_answered_after_its_limit_and_stays_wanted() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    let key = world.key();
+    let request = Request::DestroyAgents {
+        key,
+        targets: vec![String::from("a"), String::from("nobody")],
+        discard: Discard::Keep,
+    };
+    let reply = world.request(request.clone());
+    world.pass(29_000);
+    assert_eq!(world.answer(reply), None);
+    world.pass(2_000);
+    let Ok(Reply::Outcomes(outcomes)) = world.answer(reply).unwrap() else { panic!() };
+    assert_eq!(outcomes[0].error.as_ref().unwrap().code, ErrorCode::Unavailable);
+    assert_eq!(outcomes[1].error.as_ref().unwrap().code, ErrorCode::NotFound);
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = false;
+    world.pass(2_000);
+    assert_eq!(world.standing(agent), Standing::Gone);
+    // The same key, also after a restart, means the same agent, though the name is another's by now.
+    let other = world.create("a").unwrap();
+    world.restart_manager();
+    let Ok(Reply::Outcomes(outcomes)) = world.ask(request) else { panic!() };
+    assert_eq!((outcomes[0].agent, &outcomes[0].error), (Some(agent), &None));
+    assert_eq!(world.standing(other), Standing::Live);
+}
+
+#[test]
+fn an_agent_without_a_record_is_shown_and_left_alone_until_an_operator_says_so() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    world.stored.clear();
+    world.restart_manager();
+    let view = world.core.agent_view(world.now, agent).unwrap();
+    assert_eq!(view.wanted, "unowned");
+    let sent = world.orders.len();
+    world.pass(60_000);
+    assert_eq!(world.orders.len(), sent);
+    assert_eq!(world.create("a").unwrap_err().code, ErrorCode::Conflict);
+    world.stop("a");
+    assert_eq!(world.standing(agent), Standing::Ended);
+}
+
+#[test]
+fn an_older_report_changes_nothing_and_none_brings_back_the_destroyed() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    let old = world.report_of(&host_id("one"), agent);
+    world.stop("a");
+    world.input(Input::Report(Box::new(old.clone())));
+    assert_eq!(world.standing(agent), Standing::Ended);
+    world.destroy("a", Discard::Keep);
+    let mut late = old;
+    late.incarnation = Incarnation(9);
+    world.input(Input::Report(Box::new(late)));
+    assert_eq!(world.standing(agent), Standing::Gone);
+}
+
+#[test]
+fn what_a_digest_knows_better_is_asked_for_at_a_pace() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    let row = DigestRow {
+        agent,
+        seq: Seq(99),
+        incarnation: Incarnation(1),
+        phase: Phase::Running,
+        last_output: None,
+        cpu_ms: 5,
+        memory_bytes: 6,
+        transcript_bytes: 7,
+    };
+    let heartbeat = Heartbeat {
+        region: region(),
+        host: host_id("one"),
+        incarnation: Incarnation(1),
+        fencing: Fencing(7),
+        now: world.now,
+        build: String::new(),
+        facts: world.hosts[&host_id("one")].facts.clone(),
+        digest: Some(vec![row]),
+    };
+    world.input(Input::Heartbeat(Box::new(heartbeat.clone())));
+    world.input(Input::Heartbeat(Box::new(heartbeat)));
+    assert_eq!(world.reports_asked, vec![vec![agent]]);
+    world.pass(3_000);
+    assert_eq!(world.reports_asked.len(), 2);
+    assert_eq!(world.core.agent_view(world.now, agent).unwrap().memory_bytes, 6);
+}
+
+#[test]
+fn names_that_look_alike_are_different_agents() {
+    let mut world = World::new();
+    let ids: Vec<_> = ["job-1", "job-10", "demo.app.io", "demo_app_io", "a:b", "*", "naïve 名前"]
+        .map(|name| world.create(name).unwrap())
+        .to_vec();
+    world.stop("*");
+    world.stop("job-1");
+    let ended: Vec<bool> = ids.iter().map(|id| world.standing(*id) == Standing::Ended).collect();
+    assert_eq!(ended, [true, false, false, false, false, true, false]);
+    assert_eq!(world.core.find_agent("job-1@one"), Ok(ids[0]));
+    assert!(world.core.find_agent("job-1@two").is_err());
+    assert!(world.core.find_agent("job").is_err());
+}
+
+#[test]
+fn values_of_an_environment_are_sealed_first_and_forgotten_with_the_agent() {
+    let mut world = World::new();
+    let key = world.key();
+    let mut create = create(key, "a");
+    create.environment = Environment([(String::from("TOKEN"), String::from("secret"))].into());
+    let Ok(Reply::Accepted { agent }) = world.ask(Request::CreateAgent(Box::new(create))) else { panic!() };
+    let owner = world.core.environment_owner(agent).unwrap().to_string();
+    assert!(world.sealed.contains(&owner));
+    assert!(world.stored.values().all(|value| !value.windows(6).any(|window| window == b"secret")));
+    world.destroy("a", Discard::Keep);
+    assert!(world.sealed.is_empty());
+}
+
+#[test]
+fn a_kept_answer_is_forgotten_after_a_day() {
+    let mut world = World::new();
+    world.create("a").unwrap();
+    world.stop("a");
+    assert!(world.stored.keys().any(|(bucket, _)| *bucket == "requests"));
+    world.now = world.now.after_ms(24 * 60 * 60 * 1_000 + 1);
+    world.input(Input::Tick);
+    assert!(!world.stored.keys().any(|(bucket, _)| *bucket == "requests"));
+    world.check_store();
+}
+
+#[test]
+fn an_agent_that_ended_by_itself_is_not_started_again() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    world.finish(agent, end(EndCause::Exited, Some(3), world.now), collected(None));
+    world.restart_host("one");
+    world.restart_manager();
+    world.pass(60_000);
+    assert_eq!(world.program(agent).starts, 1);
+}

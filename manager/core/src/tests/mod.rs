@@ -1,0 +1,12 @@
+//! The manager's rules as tests, over a small world of honest hosts that lose nothing unless told to.
+
+mod agents;
+mod invariants;
+mod landing;
+mod loading;
+mod placing;
+mod runs;
+mod scale;
+mod submitting;
+mod verifying;
+mod world;

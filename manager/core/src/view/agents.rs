@@ -1,0 +1,161 @@
+//! Views of agents, hosts and the whole.
+
+use std::collections::BTreeMap;
+
+use protocol::agent::{Phase, Role};
+use protocol::api::{AgentFilter, AgentView, HostView, Reachability, StatusView};
+use protocol::ids::{AgentId, HostId};
+use protocol::task::TaskState;
+use protocol::time::Timestamp;
+
+use crate::Core;
+use crate::effect::EnvironmentOwner;
+use crate::fleet::agent::{Agent, Standing};
+
+/// What only the shell knows of the manager's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShellFacts {
+    pub build: String,
+    pub started_at: Timestamp,
+    /// Records that wait for the bus.
+    pub unwritten: u64,
+    pub bus_connected: bool,
+}
+
+impl Core {
+    #[must_use]
+    pub fn agents(&self, now: Timestamp, filter: &AgentFilter) -> Vec<AgentView> {
+        let run = match &filter.run {
+            Some(target) => match self.find_run(target) {
+                Ok(run) => Some(run),
+                Err(_) => return Vec::new(),
+            },
+            None => None,
+        };
+        self.fleet
+            .agents()
+            .filter(|(_, agent)| {
+                let Some(spec) = agent.spec() else { return false };
+                let phase = agent.observed.as_ref().map_or(Phase::Creating, |report| report.phase);
+                (filter.all || is_current(agent))
+                    && (filter.phases.is_empty() || filter.phases.contains(&phase))
+                    && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
+                    && run.is_none_or(|run| spec.task.as_ref().is_some_and(|link| link.run == run))
+            })
+            .filter_map(|(id, _)| self.agent_view(now, id))
+            .collect()
+    }
+
+    #[must_use]
+    pub fn agent_view(&self, now: Timestamp, id: AgentId) -> Option<AgentView> {
+        let agent = self.fleet.agent(id)?;
+        let spec = agent.spec()?.clone();
+        let host_id = agent.host()?;
+        let host = self.fleet.host(host_id)?;
+        let report = agent.observed.as_deref();
+        let desired = agent.desired.as_ref();
+        let created_at =
+            desired.map(|desired| desired.created_at).or(report.map(|report| report.created_at))?;
+        let figures = agent.figures.as_ref();
+        Some(AgentView {
+            id,
+            name: spec.name.to_string(),
+            role: spec.role,
+            region: host.region.clone(),
+            host: host_id.clone(),
+            reachability: host.reachability(now, &self.config),
+            phase: report.map_or(Phase::Creating, |report| report.phase),
+            reason: report.map_or_else(|| unheard_words(agent).to_owned(), |report| report.reason.clone()),
+            wanted: desired.map_or("unowned", |desired| desired.wanted.as_str()).to_owned(),
+            as_of: report.map_or(created_at, |report| report.as_of),
+            created_at,
+            report: report.cloned(),
+            last_output: figures.and_then(|row| row.last_output),
+            memory_bytes: figures.map_or(0, |row| row.memory_bytes),
+            cpu_ms: figures.map_or(0, |row| row.cpu_ms).max(report.map_or(0, |report| report.usage.cpu_ms)),
+            spec,
+        })
+    }
+
+    /// Whether only transcript and end are left of it, or it never existed: what `wait --for destroyed` waits for.
+    #[must_use]
+    pub fn is_gone(&self, id: AgentId) -> bool {
+        self.fleet.standing(id) == Standing::Gone
+    }
+
+    #[must_use]
+    pub fn hosts(&self, now: Timestamp) -> Vec<HostView> {
+        self.fleet
+            .hosts()
+            .map(|(id, host)| HostView {
+                region: host.region.clone(),
+                host: id.clone(),
+                reachability: host.reachability(now, &self.config),
+                last_seen: host.beat.as_ref().map(|beat| beat.heard_at).unwrap_or_default(),
+                clock_offset_ms: host.beat.as_ref().map_or(0, |beat| beat.offset_ms),
+                build: host.beat.as_ref().map(|beat| beat.build.clone()).unwrap_or_default(),
+                facts: host.beat.as_ref().map(|beat| beat.facts.clone()).unwrap_or_default(),
+                live_agents: u64::try_from(host.live()).unwrap_or(u64::MAX),
+            })
+            .collect()
+    }
+
+    #[must_use]
+    pub fn reachability(&self, now: Timestamp, host: &HostId) -> Reachability {
+        self.fleet.host(host).map_or(Reachability::Lost, |host| host.reachability(now, &self.config))
+    }
+
+    #[must_use]
+    pub fn status(&self, now: Timestamp, shell: &ShellFacts) -> StatusView {
+        let mut agents = BTreeMap::new();
+        for (_, agent) in self.fleet.agents().filter(|(_, agent)| agent.standing() != Standing::Gone) {
+            let phase = agent.observed.as_ref().map_or(Phase::Creating, |report| report.phase);
+            *agents.entry(phase.to_string()).or_insert(0) += 1;
+        }
+        StatusView {
+            build: shell.build.clone(),
+            started_at: shell.started_at,
+            now,
+            fencing: self.config.fencing.0,
+            unwritten: shell.unwritten,
+            bus_connected: shell.bus_connected,
+            hosts: self.hosts(now),
+            agents,
+            runs: u64::try_from(self.work.runs().count()).unwrap_or(u64::MAX),
+            queued_tasks: self.work.runs().map(|run| run.count(&[TaskState::Queued])).sum(),
+        }
+    }
+
+    /// Whose sealed values are this agent's environment; `None` when it has none of its own making.
+    #[must_use]
+    pub fn environment_owner(&self, id: AgentId) -> Option<EnvironmentOwner> {
+        let desired = self.fleet.desired(id)?;
+        if !desired.spec.has_environment {
+            return None;
+        }
+        Some(
+            desired
+                .spec
+                .task
+                .as_ref()
+                .map_or(EnvironmentOwner::Agent(id), |link| EnvironmentOwner::Task(link.task)),
+        )
+    }
+}
+
+/// Listed without `--all`: not the gone, and of attempts and verifications only those that go on.
+fn is_current(agent: &Agent) -> bool {
+    let of_task = agent.spec().is_some_and(|spec| spec.role != Role::Own);
+    match agent.standing() {
+        Standing::Gone => false,
+        Standing::Ended => !of_task,
+        Standing::Unheard | Standing::Live => true,
+    }
+}
+
+fn unheard_words(agent: &Agent) -> &'static str {
+    match agent.standing() {
+        Standing::Gone => "it never reached its host",
+        Standing::Unheard | Standing::Live | Standing::Ended => "its host has not reported it yet",
+    }
+}

@@ -1,0 +1,73 @@
+//! From what a person wrote to one thing: exact names and ids, never a prefix or a pattern.
+
+use protocol::error::{ErrorCode, WireError};
+use protocol::ids::{AgentId, HostId, Name, RunId};
+
+use crate::Core;
+
+impl Core {
+    /// `NAME`, `NAME@HOST` or an id. A name means the agent that is there, else the last one that was.
+    ///
+    /// # Errors
+    /// Nothing, or more than one thing, is called so.
+    pub fn find_agent(&self, target: &str) -> Result<AgentId, WireError> {
+        let unknown =
+            || WireError::new(ErrorCode::NotFound, format!("no agent {target:?}")).hint("phalanx ls");
+        if let Ok(id) = target.parse::<AgentId>()
+            && self.fleet.agent(id).is_some()
+        {
+            return Ok(id);
+        }
+        let (name, host) = match target.split_once('@') {
+            Some((name, host)) => (name, Some(host.parse::<HostId>().map_err(|_| unknown())?)),
+            None => (target, None),
+        };
+        let name: Name = name.parse().map_err(|_| unknown())?;
+        let here = |id: &AgentId| {
+            let on = self.fleet.agent(*id).and_then(|agent| agent.host());
+            host.as_ref().is_none_or(|host| on == Some(host))
+        };
+        let live: Vec<AgentId> = self.fleet.named_live(&name).filter(here).collect();
+        match live.as_slice() {
+            [one] => Ok(*one),
+            [] => self.fleet.named(&name).filter(here).last().ok_or_else(unknown),
+            several => {
+                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+                let message = format!("{} agents are called {target:?}: {}", several.len(), ids.join(", "));
+                Err(WireError::new(ErrorCode::Conflict, message).hint("name one of the ids"))
+            }
+        }
+    }
+
+    /// Name or id. A name means the run that is not over, else the last one that was.
+    ///
+    /// # Errors
+    /// Nothing, or more than one run that is not over, is called so.
+    pub fn find_run(&self, target: &str) -> Result<RunId, WireError> {
+        if let Ok(id) = target.parse::<RunId>()
+            && self.work.run(id).is_some()
+        {
+            return Ok(id);
+        }
+        let mut last = None;
+        let mut open = Vec::new();
+        for run in self.work.runs().filter(|run| run.record.spec.name.as_str() == target) {
+            last = Some(run.record.id);
+            if run.record.ended_at.is_none() {
+                open.push(run.record.id);
+            }
+        }
+        match open.as_slice() {
+            [one] => Ok(*one),
+            [] => last.ok_or_else(|| {
+                WireError::new(ErrorCode::NotFound, format!("no run {target:?}")).hint("phalanx runs")
+            }),
+            several => {
+                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+                let message =
+                    format!("{} runs called {target:?} are not over: {}", several.len(), ids.join(", "));
+                Err(WireError::new(ErrorCode::Conflict, message).hint("name one of the ids"))
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What operators see, computed when asked: what is wanted beside what was reported, and how old that is.
+
+mod agents;
+mod find;
+mod runs;
+mod why;
+
+pub use agents::ShellFacts;
+pub(crate) use why::waiting_words;

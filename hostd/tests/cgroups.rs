@@ -84,17 +84,46 @@ fn what_is_set_is_read_back_from_the_kernel() {
     assert_eq!(group.enforced.memory_bytes, limits.memory_bytes.filter(|_| facts.memory));
     assert_eq!(group.enforced.cpu_millis, limits.cpu_millis.filter(|_| facts.cpu));
     assert_eq!(group.enforced.pids, limits.pids.filter(|_| facts.pids));
-    if facts.memory && facts.cpu && facts.pids {
-        assert_eq!(group.lacking, []);
-    }
+    let lacking = |has: [bool; 3]| {
+        let names = ["memory", "cpu", "pids"].into_iter().zip(has);
+        names.filter(|(_, has)| !has).map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let names = |group: &AgentGroup| group.lacking.iter().map(|lack| lack.limit).collect::<Vec<_>>();
+    assert_eq!(names(&group), lacking([facts.memory, facts.cpu, facts.pids]));
+    assert_eq!(facts.reason.is_some(), !group.lacking.is_empty(), "what is lacking must be explained");
     // Ensuring again with other limits changes them, up and down; opening shows them.
     let wider = Limits { memory_bytes: Some(128 << 20), cpu_millis: None, pids: Some(10) };
-    assert_eq!(groups.cgroups.ensure("a1", &wider).unwrap().lacking, []);
+    let changed = groups.cgroups.ensure("a1", &wider).unwrap();
+    assert_eq!(names(&changed), lacking([facts.memory, true, facts.pids]));
     let opened = groups.cgroups.open("a1").unwrap();
     assert_eq!(opened.enforced.memory_bytes, wider.memory_bytes.filter(|_| facts.memory));
     assert_eq!(opened.enforced.cpu_millis, None);
     let unlimited = groups.cgroups.ensure("a1", &Limits::default()).unwrap();
     assert_eq!(unlimited.enforced, hostd::sys::cgroup::Enforced::default());
+}
+
+/// A v2 group to which no controller is delegated still freezes, kills and counts, and says what it lacks.
+#[test]
+fn a_v2_group_without_controllers_limits_nothing_and_says_so() {
+    let unified = Path::new("/sys/fs/cgroup/unified");
+    let mut groups = match Groups::new("bare") {
+        Some(groups) if unified.is_dir() => groups,
+        _ => return eprintln!("skipped: no unified hierarchy beside v1 here"),
+    };
+    groups.cgroups.remove_instance().unwrap();
+    groups.cgroups = Cgroups::detect_at(&format!("test-bare2-{}", std::process::id()), unified);
+    assert_eq!(groups.cgroups.kind(), Kind::V2);
+    let facts = groups.cgroups.describe();
+    assert!(!facts.memory && !facts.cpu && !facts.pids && facts.freeze, "{facts:?}");
+    assert!(facts.reason.unwrap().contains("delegate"));
+    let limits = Limits { memory_bytes: Some(1 << 20), ..Limits::default() };
+    let group = groups.cgroups.ensure("b1", &limits).unwrap();
+    assert!(group.lacking[0].reason.contains("not delegated"), "{:?}", group.lacking);
+    let process = groups.run(&group, "exec sleep 1000");
+    wait_daemons(&group, 1);
+    group.freeze(LIMIT).unwrap();
+    group.kill(LIMIT).unwrap();
+    assert!(process.wait_ended(LIMIT).unwrap());
 }
 
 #[test]

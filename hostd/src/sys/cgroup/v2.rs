@@ -103,10 +103,15 @@ impl V2Limits {
         let mut set = |limit: &'static str, file: &str, value: String, wanted: bool| {
             let path = self.leaf.join(file);
             // A file that is not there is a controller that is not: only a lack if it was asked for.
-            if let Err(error) = std::fs::write(&path, value)
-                && wanted
-            {
-                refused.push(Lack { limit, reason: format!("{file}: {error}") });
+            let reason = if !path.exists() {
+                format!("{file} is not there: its controller is not delegated")
+            } else if let Err(error) = std::fs::write(&path, value) {
+                format!("{file}: {error}")
+            } else {
+                return;
+            };
+            if wanted {
+                refused.push(Lack { limit, reason });
             }
         };
         let memory = limits.memory_bytes;

@@ -413,6 +413,7 @@ pub struct Status {
     pub attached: u32,
     #[serde(default)]
     pub degraded: Vec<String>,
+    /// Once it is on disk; a little later than the end of `child_alive`.
     #[serde(default)]
     pub exit: Option<ExitRecord>,
     pub rows: u16,

@@ -1,12 +1,14 @@
 //! Released forms of the shim's records and socket messages stay readable: a shim runs as long as its agent, and a
 //! hostd of any later version adopts it. Files are only added here; when one no longer decodes, the type is wrong.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it saw by failing")]
+
 use std::path::PathBuf;
 
 use protocol::codec::{from_bytes, to_bytes};
 use protocol::shim::{
-    EndCause, Event, ExitRecord, Launch, LaunchUser, Limit, ProcessRef, Ready, Refusal, RefusalReason, Reply, Request,
-    ShimRecord, StartFailure, StartStep, Status, TypeHow, TypeOutcome, TypeText, Typed, Usage,
+    EndCause, Event, ExitRecord, Launch, LaunchUser, Limit, ProcessRef, Ready, Refusal, RefusalReason, Reply,
+    Request, ShimRecord, StartFailure, StartStep, Status, TypeHow, TypeOutcome, TypeText, Typed, Usage,
 };
 
 fn golden<T: serde::de::DeserializeOwned>(name: &str) -> T {
@@ -38,12 +40,18 @@ fn exit_record() -> ExitRecord {
 #[test]
 fn a_launch_of_version_1_is_read() {
     let launch: Launch = golden("shim-launch-1.json");
-    assert_eq!((launch.program.as_str(), launch.args.as_slice()), ("claude", ["--model", "a b", "é"].map(str::to_owned).as_slice()));
+    assert_eq!(
+        (launch.program.as_str(), launch.args.as_slice()),
+        ("claude", ["--model", "a b", "é"].map(str::to_owned).as_slice())
+    );
     assert_eq!(launch.user, Some(LaunchUser { uid: 1000, gid: 1001, groups: vec![10, 20] }));
     assert_eq!((launch.agent_procs.len(), launch.kill_files.len(), launch.freeze_files.len()), (2, 1, 1));
     assert!(launch.cgroup_required && launch.events_file.is_some() && launch.env_file.is_some());
     assert_eq!((launch.rows, launch.cols, launch.grace_ms), (50, 160, 5000));
-    assert_eq!((launch.wall_time_ms, launch.lease_deadline_boottime_ms), (Some(3_600_000), Some(123_456_789)));
+    assert_eq!(
+        (launch.wall_time_ms, launch.lease_deadline_boottime_ms),
+        (Some(3_600_000), Some(123_456_789))
+    );
     assert_eq!((launch.nofile, launch.ready_fd), (Some(4096), Some(5)));
 
     let least: Launch = golden("shim-launch-1-least.json");
@@ -138,7 +146,10 @@ fn events() -> Vec<(&'static str, Event)> {
 fn released(name: &str) -> Vec<u8> {
     let text = include_str!("golden/shim-socket-1.txt");
     let hex = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap();
-    hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    hex.as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
 }
 
 #[test]
@@ -171,13 +182,4 @@ fn every_message_survives_its_own_encoding() {
 fn a_text_is_not_shown_in_debug_output() {
     let shown = format!("{:?}", requests());
     assert!(!shown.contains("text\\n") && shown.contains("<5 bytes>"), "{shown}");
-}
-#[test]
-fn zz_make() {
-    let hex = |b: Vec<u8>| b.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let mut t = String::new();
-    for (n, r) in requests() { t += &format!("{n} {}\n", hex(to_bytes(&r).unwrap())); }
-    for (n, r) in replies() { t += &format!("{n} {}\n", hex(to_bytes(&r).unwrap())); }
-    for (n, r) in events() { t += &format!("{n} {}\n", hex(to_bytes(&r).unwrap())); }
-    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/shim-socket-1.txt"), t).unwrap();
 }

@@ -1,18 +1,18 @@
 //! Task files: YAML documents, JSON rows and lines of commands → a checked plan of tasks, or every problem with its
 //! place. Resolving repositories, sending and waiting are the command line's.
 
-mod fields;
+pub mod fields;
 pub mod format;
 pub mod map;
 pub mod parse;
 pub mod problem;
 pub mod profile;
-mod prompt;
-mod schema;
+pub mod prompt;
+pub mod schema;
 pub mod slug;
 pub mod task;
 pub mod template;
 pub mod units;
-mod validate;
+pub mod validate;
 
 pub use parse::{Options, Plan, Source, parse};

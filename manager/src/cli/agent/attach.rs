@@ -1,0 +1,53 @@
+//! `attach`: this process becomes the tmux client of the agent's session.
+
+use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use protocol::error::ErrorCode;
+
+use super::super::args::agent::Attach;
+use super::super::context::Context;
+use super::super::error::Failure;
+use super::select;
+use super::view::{end, long_end};
+
+pub fn run(context: &Context, args: &Attach) -> Result<u8, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        let message = "attach needs a terminal on standard input and output";
+        return Err(Failure::usage(message).hint(format!("phalanx logs -f {}", args.target)));
+    }
+    let mut client = context.client()?;
+    let view = select::one(&mut client, &args.target)?;
+    let Some(session) = view.report.as_ref().and_then(|report| report.session.as_ref()) else {
+        return Err(match end(&view) {
+            Some(end) => Failure::new(
+                ErrorCode::Conflict,
+                format!("{} has no terminal any more: {}", view.name, long_end(end)),
+            )
+            .hint(format!("phalanx logs {}", view.id)),
+            None => Failure::new(ErrorCode::Unavailable, format!("{} has no terminal yet", view.name))
+                .hint(format!("phalanx wait {} --for started, then attach", view.id)),
+        });
+    };
+    if !Path::new(&session.folder).is_dir() {
+        let message = format!("{} runs on {}; its terminal is not on this machine", view.name, view.host);
+        return Err(Failure::new(ErrorCode::Unavailable, message));
+    }
+    drop(client);
+    let mut tmux = Command::new("tmux");
+    // The socket's path may be longer than a socket address holds: from its folder, its name is enough.
+    tmux.current_dir(&session.folder)
+        .args(["-u", "-S", &session.socket, "attach-session", "-t", &session.session])
+        // Inside another tmux, this variable would make it refuse.
+        .env_remove("TMUX");
+    if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb" || term == "unknown") {
+        tmux.env("TERM", "xterm-256color");
+    }
+    let error = tmux.exec();
+    let missing = error.kind() == std::io::ErrorKind::NotFound;
+    let code = if missing { ErrorCode::NotFound } else { ErrorCode::Failed };
+    let hint = if missing { "install tmux; phalanx doctor says how" } else { "phalanx doctor" };
+    Err(Failure::new(code, format!("cannot execute tmux: {error}")).hint(hint))
+}

@@ -1,0 +1,310 @@
+//! `create`: flags → a checked request, and how the start ended.
+
+use std::time::{Duration, Instant};
+
+use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, End, ResourceLimits, Role, StartStep};
+use protocol::api::{AgentView, CreateAgent, Item, Reply, Request, Until};
+use protocol::error::ErrorCode;
+use protocol::ids::{AgentId, HostId, Name, RequestKey};
+
+use super::super::args::agent::{Create, Workspace};
+use super::super::client::{Client, Flow, Limits, StreamEnd};
+use super::super::context::{Context, random_hex, request_key, unexpected, with_key};
+use super::super::error::{Failure, exit};
+use super::super::output::format::OutputFormat;
+use super::super::output::pipe::{Stdout, say};
+use super::super::output::render::{Listing, list};
+use super::super::output::sanitise::safe_line;
+use super::super::output::when::now;
+use super::view::{AgentRow, end, long_end};
+use super::{environment, select};
+use crate::runfile::problem::suggestion;
+use crate::runfile::profile;
+use crate::runfile::slug::slug;
+use crate::runfile::units::{UnitError, cpu_millis, duration_ms, size_bytes};
+
+/// A start takes this long at most before the client stops waiting; the start itself goes on.
+const START_LIMIT: Duration = Duration::from_secs(300);
+/// Made-up names that are tried before giving up.
+const NAME_TRIES: usize = 20;
+
+pub fn run(context: &Context, args: &Create) -> Result<u8, Failure> {
+    // Everything that can be wrong with the words is said before anything is started.
+    let mut request = request_of(args)?;
+    let mut client = context.client()?;
+    if let Some(repo) = &args.repo {
+        request.spec.checkout = Some(checkout(&mut client, args, repo, &request.spec.name)?);
+    }
+    let agent = submit(&mut client, args, &mut request)?;
+    if args.no_wait {
+        let view = select::one(&mut client, &agent.to_string())?;
+        return show(context, view, exit::OK);
+    }
+    let view = started(&mut client, agent, &request)?;
+    let code = outcome(&view);
+    show(context, view, code)
+}
+
+fn request_of(args: &Create) -> Result<CreateAgent, Failure> {
+    let (program, ready_text) = program(args)?;
+    if args.workspace == Workspace::None && args.repo.is_some() {
+        return Err(Failure::usage("--workspace none and --repo are given; use one of them"));
+    }
+    if args.workspace != Workspace::None && args.workspace != Workspace::Auto && args.repo.is_none() {
+        return Err(Failure::usage("--workspace says how a checkout is made, but there is no --repo"));
+    }
+    let name = match &args.name {
+        Some(name) => name.parse::<Name>().map_err(|error| Failure::usage(error.to_string()))?,
+        None => made_up_name()?,
+    };
+    let environment = environment::read(&args.environment, &args.env_file)?;
+    let host = match &args.host {
+        Some(host) => {
+            Some(host.parse::<HostId>().map_err(|error| Failure::usage(format!("--host: {error}")))?)
+        }
+        None => None,
+    };
+    let spec = AgentSpec {
+        name,
+        role: Role::Own,
+        task: None,
+        program,
+        profile: args.profile.clone(),
+        labels: args.labels.iter().cloned().collect(),
+        limits: limits(args)?,
+        grace_ms: quantity("--grace", &args.grace, duration_ms)?,
+        checkout: None,
+        commit: CommitMode::Agent,
+        has_environment: !environment.0.is_empty(),
+        prompt: None,
+        feedback: None,
+        result: None,
+        outputs: Vec::new(),
+        ready_text,
+        user: args.user.clone(),
+        lease_ms: None,
+    };
+    Ok(CreateAgent { key: request_key(args.key.as_deref())?, spec, host, environment })
+}
+
+fn program(args: &Create) -> Result<(Vec<String>, Option<String>), Failure> {
+    match (&args.profile, args.program.is_empty()) {
+        (None, false) => match args.program.first().map(String::as_str) {
+            Some("") => Err(Failure::usage("the PROGRAM is an empty word")),
+            _ => Ok((args.program.clone(), None)),
+        },
+        (Some(_), false) => Err(Failure::usage("a PROFILE and a PROGRAM are given; use one of them")),
+        (None, true) => Err(Failure::usage("neither a PROFILE nor a PROGRAM is given")
+            .hint("phalanx create NAME -- PROGRAM ARGS, or: phalanx create NAME claude")),
+        (Some(name), true) => {
+            let profiles = profile::built_in();
+            let known = profiles.get(name).ok_or_else(|| {
+                let hint = suggestion(name, profiles.keys().map(String::as_str));
+                Failure::new(ErrorCode::NotFound, format!("there is no profile {name:?}{hint}"))
+                    .hint("a program of your own goes behind --")
+            })?;
+            Ok((known.interactive.clone(), known.ready.clone()))
+        }
+    }
+}
+
+fn limits(args: &Create) -> Result<ResourceLimits, Failure> {
+    let optional = |field: &str, text: &Option<String>, read: fn(&str) -> Result<u64, UnitError>| {
+        text.as_ref().map(|text| quantity(field, text, read)).transpose()
+    };
+    let limits = ResourceLimits {
+        memory_bytes: optional("--memory", &args.memory, size_bytes)?,
+        cpu_millis: optional("--cpu", &args.cpu, cpu_millis)?,
+        pids: args.pids,
+        time_ms: optional("--timeout", &args.timeout, duration_ms)?,
+    };
+    if limits.memory_bytes.is_some_and(|bytes| bytes < 1 << 20) {
+        return Err(Failure::usage("--memory must be at least 1M"));
+    }
+    if limits.time_ms == Some(0) {
+        return Err(Failure::usage("--timeout must be longer than 0"));
+    }
+    Ok(limits)
+}
+
+/// A quantity of an option; the error names the option.
+pub fn quantity(field: &str, text: &str, read: fn(&str) -> Result<u64, UnitError>) -> Result<u64, Failure> {
+    read(text).map_err(|error| Failure::usage(format!("{field}: {error}")))
+}
+
+fn checkout(
+    client: &mut Client,
+    args: &Create,
+    repo: &std::path::Path,
+    name: &Name,
+) -> Result<Checkout, Failure> {
+    let path = std::path::absolute(repo).unwrap_or_else(|_| repo.to_path_buf());
+    let request = Request::ResolveRepo { repo: path.to_string_lossy().into_owned(), base: args.base.clone() };
+    let resolved = match client.ask(&request)? {
+        Reply::Resolved(resolved) => resolved,
+        other => return Err(unexpected(other)),
+    };
+    if resolved.dirty {
+        say(&safe_line(&format!(
+            "warning: {} has changes that are not committed; the agent starts from {} without them",
+            resolved.repo,
+            short(&resolved.commit)
+        )));
+    }
+    let tail: String = random_hex()?.chars().take(6).collect();
+    let slug = slug(name.as_str(), 40);
+    let leaf = if slug.is_empty() { format!("agent-{tail}") } else { format!("{slug}-{tail}") };
+    Ok(Checkout {
+        repo: resolved.repo,
+        commit: resolved.commit,
+        branch: Some(format!("phalanx/adhoc/{leaf}")),
+        kind: match args.workspace {
+            Workspace::Auto | Workspace::None => CheckoutKind::Auto,
+            Workspace::Overlay => CheckoutKind::Overlay,
+            Workspace::Clone => CheckoutKind::Clone,
+            Workspace::Worktree => CheckoutKind::Worktree,
+        },
+        result_ref: Some(format!("refs/phalanx/adhoc/{leaf}")),
+        near: None,
+    })
+}
+
+/// The first digits of a commit.
+pub fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
+}
+
+fn submit(client: &mut Client, args: &Create, request: &mut CreateAgent) -> Result<AgentId, Failure> {
+    for _ in 0..NAME_TRIES {
+        let answer = client.ask(&Request::CreateAgent(Box::new(request.clone())));
+        match answer {
+            Ok(Reply::Accepted { agent }) => return Ok(agent),
+            Ok(other) => return Err(unexpected(other)),
+            // A made-up name was taken: the key belongs to that answer, so another name is another request.
+            Err(Failure::Error { error, .. })
+                if error.code == ErrorCode::Conflict && args.name.is_none() && args.key.is_none() =>
+            {
+                request.spec.name = made_up_name()?;
+                request.key = request_key(None)?;
+            }
+            Err(failure) => return Err(with_key(failure, "phalanx create", &request.key)),
+        }
+    }
+    Err(Failure::new(ErrorCode::Conflict, "every name that was made up is taken").hint("give a NAME"))
+}
+
+/// The agent once it was started or has ended.
+fn started(client: &mut Client, agent: AgentId, request: &CreateAgent) -> Result<AgentView, Failure> {
+    let (name, key): (&Name, &RequestKey) = (&request.spec.name, &request.key);
+    let limits = Limits { deadline: Some(Instant::now() + START_LIMIT), interrupts: None };
+    let wait = Request::WaitAgents { targets: vec![agent.to_string()], until: Until::Started };
+    let mut view = None;
+    let end = client
+        .stream(&wait, &limits, |item| {
+            if let Item::Agent(agent) = item {
+                view = Some(*agent);
+            }
+            Ok(Flow::More)
+        })
+        .map_err(|failure| with_key(failure, "phalanx create", key))?;
+    match (end, view) {
+        (StreamEnd::Reply(_), Some(view)) => Ok(view),
+        (StreamEnd::Reply(_), None) => select::one(client, &agent.to_string()),
+        _ => {
+            let message = format!(
+                "{name} ({agent}) is accepted, but was not started within {} s",
+                START_LIMIT.as_secs()
+            );
+            Err(Failure::new(ErrorCode::TimedOut, message).hint(format!("phalanx why {agent}")))
+        }
+    }
+}
+
+/// The exit code that the start earns.
+fn outcome(view: &AgentView) -> u8 {
+    match end(view) {
+        None => exit::OK,
+        Some(end) if end.is_success() => exit::OK,
+        Some(End { step: Some(StartStep::ProgramMissing), .. }) => exit::MISSING,
+        Some(End { step: Some(StartStep::ProgramDenied | StartStep::User), .. }) => exit::DENIED,
+        Some(End { step: Some(StartStep::Host), .. }) => exit::EXHAUSTED,
+        Some(_) => exit::FAILED,
+    }
+}
+
+fn show(context: &Context, view: AgentView, code: u8) -> Result<u8, Failure> {
+    let mut out = Stdout::default();
+    if context.quiet {
+        out.line(&view.id.to_string())?;
+    } else if matches!(context.format, OutputFormat::Table | OutputFormat::Wide) {
+        let (name, host) = (safe_line(&view.name), &view.host);
+        match end(&view) {
+            None if view.report.as_ref().is_some_and(|report| report.started_at.is_some()) => {
+                out.line(&format!("{name} was started on {host} ({})", view.id))?;
+            }
+            None => out.line(&format!("{name} is accepted on {host} ({})", view.id))?,
+            Some(end) => out.line(&format!(
+                "{name} was created on {host} ({}); {}",
+                view.id,
+                safe_line(&long_end(end))
+            ))?,
+        }
+    } else {
+        let rows = [AgentRow { view: view.clone(), now: now() }];
+        list(
+            &mut out,
+            &context.format,
+            &Listing { items: &rows, as_of: Some(view.as_of), note: None, empty: "" },
+        )?;
+    }
+    out.done()?;
+    if code != exit::OK {
+        let program = view.spec.program.first().cloned().unwrap_or_default();
+        let why = end(&view).map(long_end).unwrap_or_default();
+        let message = match end(&view).and_then(|end| end.step) {
+            Some(StartStep::ProgramMissing | StartStep::ProgramDenied) => format!("{program:?}: {why}"),
+            _ => format!("{}: {why}", view.name),
+        };
+        let error = Failure::new(ErrorCode::Failed, message).exit(code);
+        return Err(error.hint(format!("phalanx logs {}; phalanx destroy {}", view.id, view.id)));
+    }
+    Ok(code)
+}
+
+const ADJECTIVES: &[&str] = &[
+    "amber", "bold", "brisk", "calm", "clear", "clever", "crisp", "deft", "eager", "early", "exact", "fair",
+    "fast", "firm", "fresh", "gentle", "glad", "grand", "keen", "kind", "light", "lively", "lucid", "merry",
+    "mild", "neat", "noble", "patient", "plain", "proud", "quick", "quiet", "ready", "sharp", "silver",
+    "sober", "steady", "still", "stout", "sunny", "swift", "tidy", "true", "vivid", "warm", "wise", "witty",
+    "young",
+];
+const NOUNS: &[&str] = &[
+    "acorn", "anchor", "badger", "beacon", "birch", "bison", "brook", "cedar", "comet", "coral", "crane",
+    "delta", "ember", "falcon", "fern", "finch", "fjord", "forge", "garnet", "grove", "harbor", "hazel",
+    "heron", "island", "jasper", "juniper", "lantern", "larch", "linden", "lynx", "maple", "marten",
+    "meadow", "orchid", "osprey", "otter", "pebble", "pine", "plover", "quartz", "raven", "reef", "river",
+    "robin", "sparrow", "summit", "thicket", "willow",
+];
+
+fn made_up_name() -> Result<Name, Failure> {
+    let random = random_hex()?;
+    let number = |from: usize| random.get(from..from + 8).and_then(|hex| usize::from_str_radix(hex, 16).ok());
+    let pick = |words: &'static [&'static str], from| {
+        words.iter().cycle().nth(number(from).unwrap_or(0) % words.len())
+    };
+    let word = |found: Option<&&'static str>| found.copied().unwrap_or("agent");
+    let name = format!("{}-{}", word(pick(ADJECTIVES, 0)), word(pick(NOUNS, 8)));
+    name.parse().map_err(|error: protocol::ids::IdError| Failure::new(ErrorCode::Failed, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_up_names_are_names() {
+        for _ in 0..200 {
+            assert!(made_up_name().unwrap().as_str().contains('-'));
+        }
+    }
+}

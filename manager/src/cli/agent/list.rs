@@ -1,0 +1,143 @@
+//! `ls` and `show`.
+
+use protocol::api::{AgentFilter, AgentView, Reply, Request};
+
+use super::super::args::agent::{Ls, Show};
+use super::super::context::{Context, unexpected};
+use super::super::error::{Failure, exit};
+use super::super::output::format::OutputFormat;
+use super::super::output::pipe::Stdout;
+use super::super::output::render::{Listing, list};
+use super::super::output::table::details;
+use super::super::output::when::{age, date, now};
+use super::view::{AgentRow, long_end, staleness};
+use crate::runfile::units::{human_duration, human_size};
+
+pub fn ls(context: &Context, args: &Ls) -> Result<u8, Failure> {
+    let mut client = context.client()?;
+    let filter = AgentFilter {
+        all: args.all,
+        labels: args.labels.iter().cloned().collect(),
+        phases: args.phases.clone(),
+        run: args.run.clone(),
+    };
+    let (agents, as_of) = match client.ask(&Request::ListAgents(filter))? {
+        Reply::Agents { agents, as_of } => (agents, as_of),
+        other => return Err(unexpected(other)),
+    };
+    let rows = rows(agents);
+    let mut out = Stdout::default();
+    if context.quiet {
+        rows.iter().try_for_each(|row| out.line(&row.view.id.to_string()))?;
+    } else {
+        let note = staleness(&rows);
+        let empty = "No agents. Make one: phalanx create demo -- sh -c 'echo hello; sleep 60'";
+        list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(as_of), note, empty })?;
+    }
+    out.done()?;
+    Ok(exit::OK)
+}
+
+fn rows(agents: Vec<AgentView>) -> Vec<AgentRow> {
+    let now = now();
+    agents.into_iter().map(|view| AgentRow { view, now }).collect()
+}
+
+pub fn show(context: &Context, args: &Show) -> Result<u8, Failure> {
+    let mut client = context.client()?;
+    let (agents, as_of) = match client.ask(&Request::ShowAgents { targets: args.targets.clone() })? {
+        Reply::Agents { agents, as_of } => (agents, as_of),
+        other => return Err(unexpected(other)),
+    };
+    let rows = rows(agents);
+    let mut out = Stdout::default();
+    if context.quiet {
+        rows.iter().try_for_each(|row| out.line(&row.view.id.to_string()))?;
+    } else if matches!(context.format, OutputFormat::Table | OutputFormat::Wide) {
+        for (index, row) in rows.iter().enumerate() {
+            if index > 0 {
+                out.line("")?;
+            }
+            out.text(&describe(row))?;
+        }
+    } else {
+        list(
+            &mut out,
+            &context.format,
+            &Listing { items: &rows, as_of: Some(as_of), note: None, empty: "" },
+        )?;
+    }
+    out.done()?;
+    Ok(exit::OK)
+}
+
+/// Everything that is known, empty lines left out.
+fn describe(row: &AgentRow) -> String {
+    let (view, now) = (&row.view, row.now);
+    let spec = &view.spec;
+    let report = view.report.as_ref();
+    let workspace = report.and_then(|report| report.workspace.as_ref());
+    let collected = report.and_then(|report| report.collected.as_ref());
+    let text = |value: Option<&String>| value.cloned().unwrap_or_default();
+    let joined = |words: Option<&Vec<String>>| words.map(|words| words.join(", ")).unwrap_or_default();
+    let limit = |value: Option<u64>, show: fn(u64) -> String| value.map(show).unwrap_or_default();
+    let isolated = spec.user.is_some();
+    details(&[
+        ("name", view.name.clone()),
+        ("id", view.id.to_string()),
+        ("phase", view.phase.to_string()),
+        ("reason", view.reason.clone()),
+        (
+            "ended",
+            row.end().map(|end| format!("{}, {} ago", long_end(end), age(now, end.at))).unwrap_or_default(),
+        ),
+        ("wanted", view.wanted.clone()),
+        ("host", format!("{} in {} ({})", view.host, view.region, view.reachability)),
+        ("known as of", format!("{} ({} ago)", date(view.as_of), age(now, view.as_of))),
+        ("created", format!("{} ({} ago)", date(view.created_at), age(now, view.created_at))),
+        ("started", report.and_then(|report| report.started_at).map(date).unwrap_or_default()),
+        ("last output", view.last_output.map(|at| format!("{} ago", age(now, at))).unwrap_or_default()),
+        ("program", format!("{:?}", spec.program)),
+        ("profile", text(spec.profile.as_ref())),
+        (
+            "task",
+            spec.task
+                .as_ref()
+                .map(|t| format!("{} of run {}, attempt {}", t.task_name, t.run_name, t.attempt))
+                .unwrap_or_default(),
+        ),
+        ("labels", spec.labels.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ")),
+        ("user", report.map(|report| report.user.clone()).unwrap_or_default()),
+        ("isolation", if isolated { "user".to_owned() } else { "none".to_owned() }),
+        ("memory limit", limit(spec.limits.memory_bytes, human_size)),
+        (
+            "cpu limit",
+            limit(spec.limits.cpu_millis, |millis| format!("{}.{:03} cores", millis / 1000, millis % 1000)),
+        ),
+        ("pids limit", limit(spec.limits.pids, |pids| pids.to_string())),
+        ("time limit", limit(spec.limits.time_ms, human_duration)),
+        ("enforced", joined(report.map(|report| &report.enforced))),
+        ("degraded", joined(report.map(|report| &report.degraded))),
+        ("memory", human_size(view.memory_bytes)),
+        ("cpu time", human_duration(view.cpu_ms)),
+        ("workspace", workspace.map(|w| format!("{} ({})", w.path, w.kind)).unwrap_or_default()),
+        ("repository", text(workspace.and_then(|w| w.repo.as_ref()))),
+        ("base", text(workspace.and_then(|w| w.base_commit.as_ref()))),
+        ("branch", text(workspace.and_then(|w| w.branch.as_ref()))),
+        ("warnings", joined(workspace.map(|w| &w.warnings))),
+        ("commit", text(collected.and_then(|c| c.commit.as_ref()))),
+        ("kept as", text(collected.and_then(|c| c.result_ref.as_ref()))),
+        ("holds", joined(report.map(|report| &report.holds))),
+        (
+            "transcript",
+            report.and_then(|r| r.transcript.as_ref()).map(|t| human_size(t.bytes)).unwrap_or_default(),
+        ),
+        (
+            "session",
+            report
+                .and_then(|report| report.session.as_ref())
+                .map(|_| format!("phalanx attach {}", view.name))
+                .unwrap_or_default(),
+        ),
+    ])
+}

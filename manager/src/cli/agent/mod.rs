@@ -1,0 +1,13 @@
+//! The commands about agents.
+
+pub mod attach;
+pub mod change;
+pub mod create;
+pub mod environment;
+pub mod events;
+pub mod exec;
+pub mod list;
+pub mod logs;
+pub mod select;
+pub mod view;
+pub mod wait;

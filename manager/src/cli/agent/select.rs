@@ -1,0 +1,77 @@
+//! Which agents a command means, and the question before it changes many.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use protocol::api::{AgentFilter, AgentView, Reply, Request};
+use protocol::error::ErrorCode;
+
+use super::super::args::agent::Targets;
+use super::super::client::Client;
+use super::super::context::unexpected;
+use super::super::error::Failure;
+use super::super::output::pipe::{can_ask, say_bytes};
+use super::super::output::sanitise::safe_line;
+
+/// The agents that a filter finds.
+pub fn filtered(client: &mut Client, filter: AgentFilter) -> Result<Vec<AgentView>, Failure> {
+    match client.ask(&Request::ListAgents(filter))? {
+        Reply::Agents { agents, .. } => Ok(agents),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Targets as they were written, or the ids of those that a selector finds.
+pub fn targets(client: &mut Client, wanted: &Targets) -> Result<Vec<String>, Failure> {
+    if wanted.labels.is_empty() {
+        if wanted.targets.is_empty() {
+            return Err(Failure::usage("no agent is named").hint("give NAMEs, or -l key=value"));
+        }
+        let mut unique: Vec<String> = Vec::new();
+        for target in &wanted.targets {
+            if !unique.contains(target) {
+                unique.push(target.clone());
+            }
+        }
+        return Ok(unique);
+    }
+    if !wanted.targets.is_empty() {
+        return Err(Failure::usage("names and -l are given; use one of them"));
+    }
+    let labels: BTreeMap<String, String> = wanted.labels.iter().cloned().collect();
+    let found = filtered(client, AgentFilter { labels, ..AgentFilter::default() })?;
+    Ok(found.iter().map(|view| view.id.to_string()).collect())
+}
+
+/// One agent.
+pub fn one(client: &mut Client, target: &str) -> Result<AgentView, Failure> {
+    match client.ask(&Request::ShowAgents { targets: vec![target.to_owned()] })? {
+        Reply::Agents { mut agents, .. } if agents.len() == 1 => agents.pop().ok_or_else(|| missing(target)),
+        Reply::Agents { .. } => Err(missing(target)),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub fn missing(target: &str) -> Failure {
+    Failure::new(ErrorCode::NotFound, format!("there is no agent {target:?}")).hint("phalanx ls -a")
+}
+
+/// A change of agents that were selected, or of several, needs a yes. Off a terminal that is `--yes`.
+pub fn confirm(verb: &str, count: usize, selected: bool, yes: bool) -> Result<(), Failure> {
+    if yes || count == 0 || (count == 1 && !selected) {
+        return Ok(());
+    }
+    if !can_ask() {
+        // Names that were written out one by one are meant; a selector may find more than was thought.
+        let what = if selected { "agents that a selector finds" } else { "several agents" };
+        let message = format!("{verb} of {count} {what} needs a yes");
+        return Err(Failure::usage(message).hint("add --yes"));
+    }
+    say_bytes(safe_line(&format!("{verb} {count} agents? Type yes to go on: ")).as_bytes());
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    if read.is_ok() && answer.trim() == "yes" {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorCode::Denied, format!("{verb} was not confirmed; nothing was done")))
+}

@@ -1,0 +1,111 @@
+//! `wait`: until agents are where one wants them, can no longer get there, or the time is over.
+
+use std::time::{Duration, Instant};
+
+use protocol::agent::Phase;
+use protocol::api::{AgentView, Item, Request, Until};
+use protocol::error::ErrorCode;
+use protocol::report::Life;
+
+use super::super::args::agent::Wait;
+use super::super::client::{Client, Flow, Limits, StreamEnd};
+use super::super::context::Context;
+use super::super::error::{Failure, exit};
+use super::super::output::format::OutputFormat;
+use super::super::output::pipe::{Stdout, say};
+use super::super::output::render::{Listing, list};
+use super::super::output::sanitise::safe_line;
+use super::super::output::when::now;
+use super::create::quantity;
+use super::select;
+use super::view::{AgentRow, end, long_end};
+use crate::runfile::units::duration_ms;
+
+pub fn run(context: &Context, args: &Wait) -> Result<u8, Failure> {
+    let until = parse_until(&args.until)?;
+    let limit = quantity("--timeout", &args.timeout, duration_ms)?;
+    let deadline = Instant::now().checked_add(Duration::from_millis(limit));
+    let mut client = context.client()?;
+    let targets = select::targets(&mut client, &args.agents)?;
+    let wanted = targets.len();
+    let waited = wait(&mut client, targets, until, deadline, args.any)?;
+    let met = waited.views.iter().filter(|view| is_met(view, until)).count();
+    show(context, &waited.views)?;
+    if met == wanted || (args.any && met > 0) {
+        return Ok(exit::OK);
+    }
+    if waited.timed_out {
+        let message = format!("after {} {met} of {wanted} are {}", args.timeout, args.until);
+        return Err(Failure::new(ErrorCode::TimedOut, message));
+    }
+    for view in waited.views.iter().filter(|view| !is_met(view, until)) {
+        let why = end(view).map_or_else(|| view.phase.to_string(), long_end);
+        say(&safe_line(&format!("{} cannot become {}: {why}", view.name, args.until)));
+    }
+    Err(Failure::Told(exit::FAILED))
+}
+
+/// What a wait found.
+pub struct Waited {
+    pub views: Vec<AgentView>,
+    pub timed_out: bool,
+}
+
+/// Waits for all of `targets`, or for the first one that is there.
+pub fn wait(
+    client: &mut Client,
+    targets: Vec<String>,
+    until: Until,
+    deadline: Option<Instant>,
+    any: bool,
+) -> Result<Waited, Failure> {
+    let mut waited = Waited { views: Vec::new(), timed_out: false };
+    if targets.is_empty() {
+        return Ok(waited);
+    }
+    let request = Request::WaitAgents { targets, until };
+    let end = client.stream(&request, &Limits { deadline, interrupts: None }, |item| {
+        let Item::Agent(view) = item else { return Ok(Flow::More) };
+        let enough = any && is_met(&view, until);
+        waited.views.push(*view);
+        Ok(if enough { Flow::Enough } else { Flow::More })
+    })?;
+    waited.timed_out = matches!(end, StreamEnd::TimedOut);
+    Ok(waited)
+}
+
+pub fn is_met(view: &AgentView, until: Until) -> bool {
+    match until {
+        Until::Started => view.report.as_ref().is_some_and(|report| report.started_at.is_some()),
+        Until::Phase(phase) => view.phase == phase,
+        Until::Ended => view.phase.is_ended(),
+        Until::Destroyed => view.report.as_ref().is_none_or(|report| report.life == Life::Destroyed),
+    }
+}
+
+fn parse_until(text: &str) -> Result<Until, Failure> {
+    match text.to_ascii_lowercase().as_str() {
+        "started" => return Ok(Until::Started),
+        "ended" => return Ok(Until::Ended),
+        "destroyed" => return Ok(Until::Destroyed),
+        _ => {}
+    }
+    Phase::from_word(&text.to_uppercase()).map(Until::Phase).ok_or_else(|| {
+        let phases = Phase::ALL.iter().map(|phase| phase.as_str()).collect::<Vec<_>>().join(", ");
+        Failure::usage(format!(
+            "--for {text:?} is not known; it is started, ended, destroyed, or one of {phases}"
+        ))
+    })
+}
+
+fn show(context: &Context, views: &[AgentView]) -> Result<(), Failure> {
+    let now = now();
+    let rows: Vec<AgentRow> = views.iter().map(|view| AgentRow { view: view.clone(), now }).collect();
+    let mut out = Stdout::default();
+    if context.quiet {
+        rows.iter().try_for_each(|row| out.line(&row.view.id.to_string()))?;
+    } else if !rows.is_empty() || matches!(context.format, OutputFormat::Json) {
+        list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(now), note: None, empty: "" })?;
+    }
+    out.done()
+}

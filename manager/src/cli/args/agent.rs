@@ -1,0 +1,228 @@
+//! Words of the commands about agents.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Create an agent: a program in a terminal of its own, with limits and a workspace
+#[derive(Args, Debug)]
+#[command(before_help = "Examples:
+  phalanx create demo -- sh -c 'echo hello; sleep 60'
+  phalanx create fixer claude --repo ~/src/lib --base main --memory 2G")]
+pub struct Create {
+    /// Label of the agent; made up when absent
+    pub name: Option<String>,
+    /// How it is started: claude, codex or shell
+    pub profile: Option<String>,
+    /// Program and its arguments, executed as they are
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub program: Vec<String>,
+    /// Repository whose checkout it works in
+    #[arg(long, value_name = "PATH")]
+    pub repo: Option<PathBuf>,
+    /// Branch, tag or commit to start from [default: HEAD]
+    #[arg(long, value_name = "REF", requires = "repo")]
+    pub base: Option<String>,
+    /// How the checkout is made
+    #[arg(long, value_enum, default_value = "auto")]
+    pub workspace: Workspace,
+    /// Labels, k=v
+    #[arg(long = "label", value_name = "K=V", value_parser = pair)]
+    pub labels: Vec<(String, String)>,
+    /// A variable, or only the name of one of yours
+    #[arg(long = "env", value_name = "K=V|K")]
+    pub environment: Vec<String>,
+    /// File of K=V lines
+    #[arg(long, value_name = "F")]
+    pub env_file: Vec<PathBuf>,
+    /// Cores, such as 1.5
+    #[arg(long, value_name = "CORES")]
+    pub cpu: Option<String>,
+    /// Memory, such as 512M or 2G
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Processes and threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub pids: Option<u64>,
+    /// Wall-clock time after which it is ended, such as 10m
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<String>,
+    /// Time between the request to end and the kill
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub grace: String,
+    /// Where; the manager chooses when absent
+    #[arg(long, value_name = "H")]
+    pub host: Option<String>,
+    /// User it runs as
+    #[arg(long, value_name = "U")]
+    pub user: Option<String>,
+    /// The same key gives the same agent again
+    #[arg(long, value_name = "K")]
+    pub key: Option<String>,
+    /// Return once it is accepted, not once it was started
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workspace {
+    Auto,
+    Overlay,
+    Clone,
+    Worktree,
+    None,
+}
+
+/// Agents by name or label.
+#[derive(Args, Debug)]
+pub struct Targets {
+    /// NAME, NAME@HOST or an id
+    pub targets: Vec<String>,
+    /// All agents with these labels, k=v
+    #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
+    pub labels: Vec<(String, String)>,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Also ended attempts and destroyed agents
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only agents with these labels, k=v
+    #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
+    pub labels: Vec<(String, String)>,
+    /// Only agents in this phase
+    #[arg(long = "phase", value_parser = phase)]
+    pub phases: Vec<protocol::agent::Phase>,
+    /// Only agents of this run
+    #[arg(long)]
+    pub run: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Show {
+    #[arg(required = true, value_name = "AGENT")]
+    pub targets: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Logs {
+    #[arg(value_name = "AGENT")]
+    pub target: String,
+    /// The bytes as they were printed, escape sequences too
+    #[arg(long)]
+    pub raw: bool,
+    /// Go on as it prints
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last so many lines
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub tail: Option<u64>,
+    /// From this byte on
+    #[arg(long, value_name = "OFFSET")]
+    pub from: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub struct Attach {
+    #[arg(value_name = "AGENT")]
+    pub target: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Exec {
+    #[arg(value_name = "AGENT")]
+    pub target: String,
+    /// Program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<String>,
+    /// Pass standard input on
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// A variable, or only the name of one of yours
+    #[arg(long = "env", value_name = "K=V|K")]
+    pub environment: Vec<String>,
+    /// The bytes as they are, also on a terminal
+    #[arg(long)]
+    pub raw: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Wait {
+    #[command(flatten)]
+    pub agents: Targets,
+    /// started, ended, destroyed or a phase such as PAUSED
+    #[arg(long = "for", value_name = "WHAT", default_value = "ended")]
+    pub until: String,
+    /// At most so long; then exit 124
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub timeout: String,
+    /// The first one is enough
+    #[arg(long, conflicts_with = "all")]
+    pub any: bool,
+    /// All of them (the default)
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Stop {
+    #[command(flatten)]
+    pub agents: Targets,
+    /// Time before the kill [default: the agent's own]
+    #[arg(long, value_name = "TIME")]
+    pub grace: Option<String>,
+    #[command(flatten)]
+    pub change: Change,
+}
+
+#[derive(Args, Debug)]
+pub struct Destroy {
+    #[command(flatten)]
+    pub agents: Targets,
+    /// Also when the workspace holds the only copy of work
+    #[arg(long)]
+    pub discard: bool,
+    #[command(flatten)]
+    pub change: Change,
+}
+
+/// What every change of agents takes.
+#[derive(Args, Debug)]
+pub struct Change {
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Return once it is accepted
+    #[arg(long)]
+    pub no_wait: bool,
+    /// The same key gives the same answer again
+    #[arg(long, value_name = "K")]
+    pub key: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Events {
+    #[arg(value_name = "AGENT")]
+    pub targets: Vec<String>,
+    /// From then on: a duration ago (10m) or a date (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Go on as they come
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write it as key=value".to_owned()),
+    }
+}
+
+fn phase(text: &str) -> Result<protocol::agent::Phase, String> {
+    let all = protocol::agent::Phase::ALL;
+    protocol::agent::Phase::from_word(&text.to_uppercase()).ok_or_else(|| {
+        format!("it is one of {}", all.iter().map(|phase| phase.as_str()).collect::<Vec<_>>().join(", "))
+    })
+}

@@ -1,0 +1,145 @@
+//! The words of the command line, read by clap. What a command does with them is in its own file.
+
+pub mod agent;
+pub mod run;
+
+use std::path::PathBuf;
+
+use clap::builder::styling::Styles;
+use clap::{Parser, Subcommand};
+
+use super::output::format::OutputFormat;
+
+/// Start and supervise coding agents, and run batches of tasks with them.
+#[derive(Parser, Debug)]
+#[command(name = "phalanx", version, styles = Styles::plain(), max_term_width = 100, propagate_version = true)]
+#[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(before_help = "Examples:
+  phalanx create demo -- sh -c 'echo hello; sleep 60'
+  phalanx run tasks.yaml --max-parallel 50")]
+#[command(
+    after_help = "Exit codes: 0 ok, 1 failed, 2 usage (nothing done), 3 not found, 4 not allowed, 5 conflict,
+  6 quota or disk share, 7 some tasks accepted, 8 none accepted, 9 unavailable or unknown (try again),
+  124 timed out, 130 interrupted. exec gives the program's code, its own faults are 125."
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(clap::Args, Debug)]
+pub struct Global {
+    /// Folder of all state [default: $PHALANX_HOME, else $XDG_DATA_HOME/phalanx, else ~/.local/share/phalanx]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub home: Option<PathBuf>,
+    /// Do not start anything when the manager is not running; exit 9 instead
+    #[arg(long, global = true)]
+    pub no_start: bool,
+    /// table, wide, json, jsonl, name or template='{{ name }}'
+    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "table")]
+    pub output: OutputFormat,
+    /// Print only ids and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Start everything on this machine, once, in the background
+    #[command(before_help = "Examples:\n  phalanx up\n  phalanx up --install-nats")]
+    Up {
+        /// Fetch the pinned nats-server first when there is none
+        #[arg(long)]
+        install_nats: bool,
+    },
+    /// Stop the manager, the bus and hostd; agents go on
+    #[command(before_help = "Examples:\n  phalanx down\n  phalanx down --stop-agents")]
+    Down {
+        /// Also stop every agent, first
+        #[arg(long)]
+        stop_agents: bool,
+    },
+    /// What runs here, and how the fleet is
+    #[command(before_help = "Examples:\n  phalanx status\n  phalanx status -o json")]
+    Status,
+    /// What this machine lacks, and the command that mends it
+    #[command(before_help = "Examples:\n  phalanx doctor\n  phalanx doctor -o json")]
+    Doctor,
+    /// Hosts of the fleet
+    #[command(before_help = "Examples:\n  phalanx hosts\n  phalanx hosts -o wide")]
+    Hosts,
+    /// What happened, with the time it did
+    #[command(before_help = "Examples:\n  phalanx events --since 1h\n  phalanx events -f demo")]
+    Events(agent::Events),
+
+    Create(agent::Create),
+    /// List agents
+    #[command(before_help = "Examples:\n  phalanx ls\n  phalanx ls -a -l team=core --phase CRASHED -o json")]
+    Ls(agent::Ls),
+    /// Everything that is known of agents
+    #[command(before_help = "Examples:\n  phalanx show demo\n  phalanx show demo@db-01 -o json")]
+    Show(agent::Show),
+    /// What an agent printed
+    #[command(before_help = "Examples:\n  phalanx logs -f demo\n  phalanx logs demo --raw > out.bin")]
+    Logs(agent::Logs),
+    /// Look at an agent's terminal and type into it (leave with C-b d)
+    #[command(before_help = "Examples:\n  phalanx attach demo\n  phalanx attach demo@db-01")]
+    Attach(agent::Attach),
+    /// Run a program beside an agent, in its workspace and limits
+    #[command(
+        before_help = "Examples:\n  phalanx exec demo -- git status\n  phalanx exec -i demo -- sh < script.sh"
+    )]
+    Exec(agent::Exec),
+    /// Wait until agents are in a phase, or have ended
+    #[command(
+        before_help = "Examples:\n  phalanx wait demo --for ended --timeout 30s\n  phalanx wait a b c --any"
+    )]
+    Wait(agent::Wait),
+    /// End programs; their workspaces stay
+    #[command(before_help = "Examples:\n  phalanx stop demo\n  phalanx stop -l team=core --grace 30s --yes")]
+    Stop(agent::Stop),
+    /// Remove agents and their workspaces; what they printed stays
+    #[command(before_help = "Examples:\n  phalanx destroy demo\n  phalanx destroy demo --discard")]
+    Destroy(agent::Destroy),
+
+    Run(Box<run::Run>),
+    /// List runs
+    #[command(before_help = "Examples:\n  phalanx runs\n  phalanx runs -o json")]
+    Runs,
+    /// List the tasks of a run
+    #[command(before_help = "Examples:\n  phalanx tasks\n  phalanx tasks nightly --state FAILED -o wide")]
+    Tasks(run::Tasks),
+    /// Cancel a run, or tasks of it
+    #[command(
+        before_help = "Examples:\n  phalanx cancel nightly\n  phalanx cancel nightly fix-parser fix-lexer"
+    )]
+    Cancel(run::Cancel),
+    /// Try tasks again
+    #[command(
+        before_help = "Examples:\n  phalanx retry nightly --failed\n  phalanx retry nightly fix-parser"
+    )]
+    Retry(run::Retry),
+    /// Why an agent, run or task is not further
+    #[command(before_help = "Examples:\n  phalanx why nightly\n  phalanx why demo")]
+    Why(run::Why),
+    /// Write a run's report as JSON and as one HTML page
+    #[command(before_help = "Examples:\n  phalanx report\n  phalanx report nightly --out ./report")]
+    Report(run::Report),
+
+    /// Completions for a shell
+    #[command(before_help = "Examples:
+  phalanx completion bash > ~/.local/share/bash-completion/completions/phalanx
+  phalanx completion zsh > ~/.zfunc/_phalanx")]
+    Completion {
+        shell: clap_complete::Shell,
+    },
+
+    /// The supervisor process
+    #[command(hide = true)]
+    Supervise,
+    /// The manager process
+    #[command(hide = true)]
+    Manager,
+}

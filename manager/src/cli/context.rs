@@ -1,0 +1,115 @@
+//! What every command has: where the state lies, the format of its output, and the way to the manager. The only place
+//! that starts the manager when it is not there.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::api::Reply;
+use protocol::error::ErrorCode;
+use protocol::ids::RequestKey;
+
+use super::args::Global;
+use super::client::{Client, ClientError};
+use super::error::{Failure, chain};
+use super::output::format::OutputFormat;
+use crate::embedded::layout::Layout;
+use crate::embedded::start::{UpOptions, UpReport, ensure_up};
+
+/// A start may take this long on a slow machine.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+pub struct Context {
+    pub layout: Layout,
+    pub format: OutputFormat,
+    pub quiet: bool,
+    start: bool,
+}
+
+impl Context {
+    pub fn new(global: Global) -> Result<Self, Failure> {
+        let layout = match global.home {
+            Some(home) => Layout::at(std::path::absolute(&home).unwrap_or(home)),
+            None => Layout::from_env(),
+        };
+        let layout = layout.map_err(|error| Failure::usage(chain(&error)))?;
+        Ok(Self { layout, format: global.output, quiet: global.quiet, start: !global.no_start })
+    }
+
+    /// Starts everything, unless it runs.
+    pub fn up(&self) -> Result<UpReport, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(ErrorCode::Failed, format!("cannot find this program: {error}")))?;
+        let supervise: Vec<OsString> =
+            vec![program.into(), "--home".into(), self.layout.home().into(), "supervise".into()];
+        ensure_up(&self.layout, &UpOptions { supervise, limit: START_LIMIT })
+            .map_err(|error| Failure::new(ErrorCode::Unavailable, chain(&error)).hint("phalanx doctor"))
+    }
+
+    /// A connection to the manager, which is started first where that is allowed.
+    pub fn client(&self) -> Result<Client, Failure> {
+        match self.running() {
+            Some(client) => client,
+            None if self.start => {
+                self.up()?;
+                Client::open(&self.layout.manager_socket()).map_err(Failure::from)
+            }
+            None => {
+                Err(Failure::new(ErrorCode::Unavailable, "the manager is not running").hint("phalanx up"))
+            }
+        }
+    }
+
+    /// A connection, if the manager runs.
+    pub fn running(&self) -> Option<Result<Client, Failure>> {
+        match Client::open(&self.layout.manager_socket()) {
+            Err(ClientError::Connect(error))
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+            {
+                None
+            }
+            other => Some(other.map_err(Failure::from)),
+        }
+    }
+
+    /// Where reports of runs are written.
+    pub fn reports(&self) -> PathBuf {
+        self.layout.home().join("reports")
+    }
+}
+
+/// 128 random bits as 32 hex digits.
+pub fn random_hex() -> Result<String, Failure> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::new(ErrorCode::Failed, format!("this system has no random numbers: {error}"))
+    })?;
+    Ok(data_encoding::HEXLOWER.encode(&bytes))
+}
+
+/// The key of a mutation: the caller's, else a new one.
+pub fn request_key(given: Option<&str>) -> Result<RequestKey, Failure> {
+    match given {
+        Some(key) if key.is_empty() || key.len() > 200 || key.chars().any(char::is_control) => {
+            Err(Failure::usage("--key must be 1 to 200 printable characters"))
+        }
+        Some(key) => Ok(RequestKey(key.to_owned())),
+        None => Ok(RequestKey(random_hex()?)),
+    }
+}
+
+/// A mutation failed: it may have been done. The same key asks for the same answer.
+pub fn with_key(failure: Failure, command: &str, key: &RequestKey) -> Failure {
+    if failure.exit_code() == ErrorCode::Unavailable.exit_code() {
+        let again =
+            format!("the same command with --key {} (what was done is not done twice): {command}", key.0);
+        return failure.hint(again);
+    }
+    failure
+}
+
+/// An answer of another kind than the request has.
+pub fn unexpected(_reply: Reply) -> Failure {
+    ClientError::Unexpected.into()
+}

@@ -1,0 +1,114 @@
+//! The command line: words → requests, replies → text or JSON, failures → exit codes. Blocking std code throughout:
+//! a list costs a connect and one round trip. The daemons behind `supervise` and `manager` are given as [`Hooks`].
+
+pub mod agent;
+pub mod args;
+pub mod client;
+pub mod context;
+pub mod error;
+pub mod output;
+pub mod run;
+pub mod system;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use self::args::{Cli, Command};
+use self::context::Context;
+use self::error::{Failure, exit};
+use self::output::pipe::{Stdout, say};
+use crate::embedded::layout::Layout;
+
+/// The processes that this program can be.
+pub struct Hooks {
+    /// `phalanx supervise`.
+    pub supervise: fn(&Layout) -> ExitCode,
+    /// `phalanx manager`.
+    pub manager: fn(&Layout) -> ExitCode,
+}
+
+/// The whole program.
+pub fn main(args: impl IntoIterator<Item = OsString>, hooks: &Hooks) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(usage(&error, asks_for_json(&args))),
+    };
+    let json = cli.global.output.is_json();
+    let context = match Context::new(cli.global) {
+        Ok(context) => context,
+        Err(failure) => return ExitCode::from(told(&failure, json)),
+    };
+    match cli.command {
+        Command::Supervise => (hooks.supervise)(&context.layout),
+        Command::Manager => (hooks.manager)(&context.layout),
+        command => ExitCode::from(dispatch(&context, command).unwrap_or_else(|failure| told(&failure, json))),
+    }
+}
+
+fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Up { install_nats } => system::start::up(context, install_nats),
+        Command::Down { stop_agents } => system::start::down(context, stop_agents),
+        Command::Status => system::status::run(context),
+        Command::Doctor => system::doctor::run(context),
+        Command::Hosts => system::hosts::run(context),
+        Command::Events(args) => agent::events::run(context, &args),
+        Command::Create(args) => agent::create::run(context, &args),
+        Command::Ls(args) => agent::list::ls(context, &args),
+        Command::Show(args) => agent::list::show(context, &args),
+        Command::Logs(args) => agent::logs::run(context, &args),
+        Command::Attach(args) => agent::attach::run(context, &args),
+        Command::Exec(args) => agent::exec::run(context, &args),
+        Command::Wait(args) => agent::wait::run(context, &args),
+        Command::Stop(args) => agent::change::stop(context, &args),
+        Command::Destroy(args) => agent::change::destroy(context, &args),
+        Command::Run(args) => run::submit::run(context, &args),
+        Command::Runs => run::list::runs(context),
+        Command::Tasks(args) => run::list::tasks(context, &args),
+        Command::Cancel(args) => run::change::cancel(context, &args),
+        Command::Retry(args) => run::change::retry(context, &args),
+        Command::Why(args) => run::why::run(context, &args),
+        Command::Report(args) => run::report::run(context, &args),
+        Command::Completion { shell } => system::completion::run(shell),
+        // Taken by `main` before.
+        Command::Supervise | Command::Manager => Ok(exit::USAGE),
+    }
+}
+
+/// Says what failed; the exit code.
+fn told(failure: &Failure, json: bool) -> u8 {
+    if let Some(text) = failure.rendered(json) {
+        say(&text);
+    }
+    failure.exit_code()
+}
+
+/// Help and version go to stdout, wrong words to stderr with exit 2.
+fn usage(error: &clap::Error, json: bool) -> u8 {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let mut out = Stdout::default();
+        let written = out.text(&error.render().to_string()).and_then(|()| out.done());
+        return written.map_or_else(|failure| told(&failure, json), |()| exit::OK);
+    }
+    let text = error.render().to_string();
+    if json {
+        let message = text.trim().trim_start_matches("error: ").to_owned();
+        return told(&Failure::usage(message).hint("phalanx --help"), true);
+    }
+    say(&output::sanitise::safe_text(text.trim_end().as_bytes()));
+    exit::USAGE
+}
+
+/// Whether wrong words were meant to be answered in JSON.
+fn asks_for_json(args: &[OsString]) -> bool {
+    let words: Vec<&str> =
+        args.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str()).collect();
+    let after = words.windows(2).any(|pair| {
+        matches!(pair, [option, format] if matches!(*option, "-o" | "--output") && format.starts_with("json"))
+    });
+    after || words.iter().any(|word| word.starts_with("-ojson") || word.starts_with("--output=json"))
+}

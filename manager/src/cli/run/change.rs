@@ -1,0 +1,81 @@
+//! `cancel` and `retry`.
+
+use protocol::api::{Outcome, Reply, Request};
+use protocol::ids::RequestKey;
+use protocol::task::TaskState;
+
+use super::super::args::run::{Cancel, Retry};
+use super::super::client::Client;
+use super::super::context::{Context, request_key, unexpected, with_key};
+use super::super::error::{Failure, exit};
+use super::super::output::pipe::{Stdout, say};
+use super::super::output::render::{Listing, list};
+use super::super::output::sanitise::safe_line;
+use super::super::output::when::now;
+use super::list::{named_or_latest, one, whole};
+use super::view::RunRow;
+
+pub fn cancel(context: &Context, args: &Cancel) -> Result<u8, Failure> {
+    let key = request_key(args.key.as_deref())?;
+    let mut client = context.client()?;
+    let request = Request::CancelRun { key: key.clone(), run: args.run.clone(), tasks: args.tasks.clone() };
+    let outcomes = ask(&mut client, "phalanx cancel", &request, &key)?;
+    finish(context, &mut client, &args.run, &outcomes)
+}
+
+pub fn retry(context: &Context, args: &Retry) -> Result<u8, Failure> {
+    if !args.failed && args.tasks.is_empty() {
+        return Err(Failure::usage("no task is named")
+            .hint("phalanx retry RUN TASK…, or: phalanx retry RUN --failed"));
+    }
+    let key = request_key(args.key.as_deref())?;
+    let mut client = context.client()?;
+    let run = named_or_latest(&mut client, args.run.as_deref())?;
+    let tasks = if args.failed { failed(&mut client, &run)? } else { args.tasks.clone() };
+    if tasks.is_empty() {
+        say("no task of the run has failed; nothing was done");
+        return Ok(exit::OK);
+    }
+    let request = Request::RetryTasks { key: key.clone(), run: run.clone(), tasks };
+    let outcomes = ask(&mut client, "phalanx retry", &request, &key)?;
+    finish(context, &mut client, &run, &outcomes)
+}
+
+fn failed(client: &mut Client, run: &str) -> Result<Vec<String>, Failure> {
+    let (_, tasks) = whole(client, run)?;
+    let failed =
+        tasks.into_iter().filter(|task| matches!(task.state, TaskState::Failed | TaskState::Rejected));
+    Ok(failed.map(|task| task.id.to_string()).collect())
+}
+
+fn ask(
+    client: &mut Client,
+    command: &str,
+    request: &Request,
+    key: &RequestKey,
+) -> Result<Vec<Outcome>, Failure> {
+    match client.ask(request).map_err(|failure| with_key(failure, command, key))? {
+        Reply::Done => Ok(Vec::new()),
+        Reply::Outcomes(outcomes) => Ok(outcomes),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// The run as it is now; refused tasks are told and decide the exit code.
+fn finish(context: &Context, client: &mut Client, run: &str, outcomes: &[Outcome]) -> Result<u8, Failure> {
+    let now = now();
+    let rows = [RunRow { view: one(client, run)?, now }];
+    let mut out = Stdout::default();
+    if !context.quiet {
+        list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(now), note: None, empty: "" })?;
+    }
+    out.done()?;
+    let mut code = exit::OK;
+    for (outcome, error) in
+        outcomes.iter().filter_map(|outcome| outcome.error.as_ref().map(|error| (outcome, error)))
+    {
+        say(&safe_line(&format!("error: {}: {}", outcome.target, error.message)));
+        code = if code == exit::OK { error.code.exit_code() } else { code };
+    }
+    if code == exit::OK { Ok(code) } else { Err(Failure::Told(code)) }
+}

@@ -1,0 +1,10 @@
+//! The commands about runs and tasks.
+
+pub mod change;
+pub mod follow;
+pub mod list;
+pub mod plan;
+pub mod report;
+pub mod submit;
+pub mod view;
+pub mod why;

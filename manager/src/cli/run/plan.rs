@@ -1,0 +1,151 @@
+//! The file, rows and variables of `run` → a checked plan; and what `--dry-run` shows of it.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use protocol::error::ErrorCode;
+use protocol::ids::Name;
+use serde_json::{Value, json};
+
+use super::super::args::run::Run;
+use super::super::error::{Failure, chain};
+use super::super::output::render::Listed;
+use crate::runfile::map::{MapError, read_rows};
+use crate::runfile::task::PlannedTask;
+use crate::runfile::units::human_size;
+use crate::runfile::{Options, Plan, Source, parse};
+
+/// A file larger than this is no task file.
+const FILE_LIMIT: u64 = 1 << 30;
+
+/// The plan, with what the command line says over what the file says.
+pub fn read(args: &Run) -> Result<Plan, Failure> {
+    if args.file == Path::new("-") && args.map.as_deref() == Some("-") {
+        return Err(Failure::usage(
+            "both the tasks and the rows come from standard input; put one of them into a file",
+        ));
+    }
+    let name = args.name.as_deref().map(str::parse::<Name>).transpose();
+    let name = name.map_err(|error| Failure::usage(format!("--name: {error}")))?;
+    let source = read_source(&args.file)?;
+    let rows =
+        args.map.as_deref().map(|rows| read_rows(rows, &source.folder)).transpose().map_err(rows_failed)?;
+    let mut set = BTreeMap::new();
+    for (key, value) in &args.set {
+        if set.insert(key.clone(), value.clone()).is_some() {
+            return Err(Failure::usage(format!("--set {key} is given twice")));
+        }
+    }
+    let options = Options { format: args.format, rows, set };
+    let mut plan = parse(&source, &options).map_err(|problems| {
+        Failure::new(ErrorCode::Invalid, format!("the task file is wrong; nothing was sent\n{problems}"))
+    })?;
+    plan.max_parallel = args.max_parallel.or(plan.max_parallel);
+    plan.name = name.or(plan.name).or_else(|| name_of(&args.file));
+    Ok(plan)
+}
+
+fn rows_failed(error: MapError) -> Failure {
+    let code = match &error {
+        MapError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ErrorCode::NotFound,
+        MapError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            ErrorCode::Denied
+        }
+        MapError::Read { .. } | MapError::Encoding(_) | MapError::Rows(_) => ErrorCode::Invalid,
+        MapError::Start { .. } | MapError::Command { .. } => ErrorCode::Failed,
+    };
+    Failure::new(code, format!("--map: {}; nothing was sent", chain(&error)))
+}
+
+/// The file's own name, or `run` for standard input.
+fn name_of(file: &Path) -> Option<Name> {
+    let stem = if file == Path::new("-") { "run" } else { file.file_stem()?.to_str()? };
+    stem.parse().or_else(|_| "run".parse()).ok()
+}
+
+fn read_source(file: &Path) -> Result<Source, Failure> {
+    let failed = |error: std::io::Error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => ErrorCode::NotFound,
+            std::io::ErrorKind::PermissionDenied => ErrorCode::Denied,
+            _ => ErrorCode::Invalid,
+        };
+        Failure::new(code, format!("cannot read {}: {error}", file.display()))
+    };
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let (name, folder, reader): (String, PathBuf, Box<dyn Read>) = if file == Path::new("-") {
+        ("standard input".to_owned(), here, Box::new(std::io::stdin().lock()))
+    } else {
+        let opened = std::fs::File::open(file).map_err(failed)?;
+        let folder = file.parent().map_or_else(|| here.clone(), |parent| here.join(parent));
+        (file.display().to_string(), folder, Box::new(opened))
+    };
+    let mut bytes = Vec::new();
+    reader.take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_LIMIT {
+        return Err(Failure::usage(format!(
+            "{name} is larger than {}; that is no task file",
+            human_size(FILE_LIMIT)
+        )));
+    }
+    Ok(Source { name, folder, bytes })
+}
+
+/// A task as `--dry-run` shows it. Values of the environment are left out.
+pub struct PlannedRow<'a>(pub &'a PlannedTask);
+
+impl Listed for PlannedRow<'_> {
+    const KIND: &'static str = "PlannedTaskList";
+    const HEADER: &'static [&'static str] = &["TASK", "ACCEPT", "AFTER", "REPO", "PROGRAM"];
+    const WIDE: &'static [&'static str] = &["PROMPT", "RETRIES", "PRIORITY"];
+
+    fn json(&self) -> Value {
+        let mut json = serde_json::to_value(&self.0.spec).unwrap_or_default();
+        if let Value::Object(fields) = &mut json {
+            fields.insert("repo".into(), json!(self.0.repo.as_ref().map(|repo| &repo.path)));
+            fields.insert("base".into(), json!(self.0.repo.as_ref().and_then(|repo| repo.base.as_ref())));
+            fields.insert("environment".into(), json!(self.0.environment.0.keys().collect::<Vec<_>>()));
+        }
+        json
+    }
+
+    fn name(&self) -> String {
+        self.0.spec.name.to_string()
+    }
+
+    fn cells(&self, wide: bool) -> Vec<String> {
+        let spec = &self.0.spec;
+        let repo = self.0.repo.as_ref();
+        let base =
+            repo.and_then(|repo| repo.base.as_ref()).map(|base| format!(" at {base}")).unwrap_or_default();
+        let mut cells = vec![
+            spec.name.to_string(),
+            spec.accept.to_string(),
+            spec.depends_on.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(","),
+            repo.map(|repo| format!("{}{base}", repo.path.display())).unwrap_or_default(),
+            spec.profile.clone().unwrap_or_else(|| shown(&spec.program)),
+        ];
+        if wide {
+            cells.extend([
+                spec.prompt.as_ref().map(|prompt| human_size(prompt.bytes)).unwrap_or_default(),
+                spec.retries.max.to_string(),
+                spec.priority.to_string(),
+            ]);
+        }
+        cells
+    }
+}
+
+/// A program on one line, cut where it is long.
+fn shown(program: &[String]) -> String {
+    let words = match program {
+        [sh, c, command] if sh == "sh" && c == "-c" => command.clone(),
+        words => words.join(" "),
+    };
+    let mut short: String = words.chars().take(60).collect();
+    if short.len() < words.len() {
+        short.push('…');
+    }
+    short
+}

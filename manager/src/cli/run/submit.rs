@@ -1,0 +1,205 @@
+//! `run`: repositories resolved, prompts uploaded, the run sent, and waited for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use protocol::api::{Reply, Request, SubmitRun};
+use protocol::error::ErrorCode;
+use protocol::ids::{Name, RequestKey, RunId};
+use protocol::order::ResolvedBase;
+use protocol::task::{RunSpec, RunView, SubmitTask};
+
+use super::super::args::run::Run;
+use super::super::client::Client;
+use super::super::context::{Context, request_key, unexpected, with_key};
+use super::super::error::{Failure, exit};
+use super::super::output::format::OutputFormat;
+use super::super::output::pipe::{Stdout, say};
+use super::super::output::render::{Listing, list};
+use super::super::output::sanitise::safe_line;
+use super::super::output::when::now;
+use super::plan::{self, PlannedRow};
+use super::view::{RunRow, counts, exit_of};
+use super::{follow, list as runs};
+use crate::runfile::Plan;
+use crate::runfile::problem::PROBLEM_LIMIT;
+use crate::runfile::task::RepoRequest;
+
+/// A blob travels in pieces of this size.
+const BLOB_PIECE: usize = 512 << 10;
+
+type Resolved = BTreeMap<RepoRequest, ResolvedBase>;
+
+pub fn run(context: &Context, args: &Run) -> Result<u8, Failure> {
+    let plan = plan::read(args)?;
+    if args.dry_run {
+        return dry_run(context, &plan);
+    }
+    let key = request_key(args.key.as_deref())?;
+    let mut client = context.client()?;
+    let resolved = resolve(&mut client, &plan)?;
+    upload(&mut client, &plan)?;
+    let run = submit(&mut client, plan, &resolved, &key)?;
+    let name_hint = format!("phalanx tasks {run}; phalanx cancel {run}");
+    if context.quiet {
+        let mut out = Stdout::default();
+        out.line(&run.to_string())?;
+        out.done()?;
+    }
+    if args.detach {
+        let view = runs::one(&mut client, &run.to_string())?;
+        if !context.quiet {
+            say(&safe_line(&format!("run {} goes on; look at it with: {name_hint}", view.spec.name)));
+            show(context, view)?;
+        }
+        return Ok(exit::OK);
+    }
+    let view = follow::until_over(context, client, run)?;
+    let code = exit_of(&view);
+    if !context.quiet {
+        summary(context, view)?;
+    }
+    Ok(code)
+}
+
+fn dry_run(context: &Context, plan: &Plan) -> Result<u8, Failure> {
+    if plan.tasks.iter().any(|task| task.repo.is_some()) {
+        match context.running() {
+            Some(client) => {
+                resolve(&mut client?, plan)?;
+            }
+            None => say("note: repositories were not looked at, since the manager is not running"),
+        }
+    }
+    let rows: Vec<PlannedRow<'_>> = plan.tasks.iter().map(PlannedRow).collect();
+    let mut out = Stdout::default();
+    list(&mut out, &context.format, &Listing { items: &rows, as_of: None, note: None, empty: "No tasks." })?;
+    out.done()?;
+    say(&format!("{} tasks are right; nothing was sent (--dry-run)", rows.len()));
+    Ok(exit::OK)
+}
+
+/// Each repository and base once. All that are wrong are told.
+fn resolve(client: &mut Client, plan: &Plan) -> Result<Resolved, Failure> {
+    let mut resolved = Resolved::new();
+    let mut wrong: Vec<(ErrorCode, String)> = Vec::new();
+    for task in &plan.tasks {
+        let Some(wanted) = &task.repo else { continue };
+        if resolved.contains_key(wanted) || wrong.len() >= PROBLEM_LIMIT {
+            continue;
+        }
+        let repo = wanted.path.to_string_lossy().into_owned();
+        match client.ask(&Request::ResolveRepo { repo: repo.clone(), base: wanted.base.clone() }) {
+            Ok(Reply::Resolved(base)) => {
+                if base.dirty {
+                    say(&safe_line(&format!(
+                        "warning: {} has changes that are not committed; tasks start from {} without them",
+                        base.repo,
+                        super::super::agent::create::short(&base.commit)
+                    )));
+                }
+                resolved.insert(wanted.clone(), base);
+            }
+            Ok(other) => return Err(unexpected(other)),
+            Err(Failure::Error { error, .. }) if !error.code.is_retryable() => {
+                let hint =
+                    if error.hint.is_empty() { String::new() } else { format!(" (try: {})", error.hint) };
+                let said =
+                    format!("task {:?}: repo {repo}: {}{hint}", task.spec.name.as_str(), error.message);
+                if !wrong.iter().any(|(_, before)| before.ends_with(&error.message)) {
+                    wrong.push((error.code, said));
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    match wrong.first() {
+        None => Ok(resolved),
+        Some((code, _)) => {
+            let lines: Vec<&str> = wrong.iter().map(|(_, said)| said.as_str()).collect();
+            Err(Failure::new(*code, format!("nothing was sent\n{}", lines.join("\n"))))
+        }
+    }
+}
+
+/// Each prompt once.
+fn upload(client: &mut Client, plan: &Plan) -> Result<(), Failure> {
+    let mut blobs: BTreeMap<&str, &Arc<[u8]>> = BTreeMap::new();
+    for task in &plan.tasks {
+        if let (Some(blob), Some(bytes)) = (&task.spec.prompt, &task.prompt) {
+            blobs.insert(&blob.sha256, bytes);
+        }
+    }
+    for (sha256, bytes) in blobs {
+        let pieces = bytes.len().div_ceil(BLOB_PIECE);
+        let mut offset = 0_u64;
+        for (piece, number) in bytes.chunks(BLOB_PIECE).zip(1..) {
+            let request = Request::PutBlob {
+                sha256: sha256.to_owned(),
+                offset,
+                bytes: piece.to_vec(),
+                last: number == pieces,
+            };
+            match client.ask(&request)? {
+                Reply::Stored | Reply::Done => {}
+                other => return Err(unexpected(other)),
+            }
+            offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        }
+    }
+    Ok(())
+}
+
+fn submit(client: &mut Client, plan: Plan, resolved: &Resolved, key: &RequestKey) -> Result<RunId, Failure> {
+    let name = match plan.name {
+        Some(name) => name,
+        None => "run".parse::<Name>().map_err(|error| Failure::usage(error.to_string()))?,
+    };
+    let tasks = plan.tasks.into_iter().map(|mut task| {
+        if let Some(base) = task.repo.as_ref().and_then(|repo| resolved.get(repo)) {
+            task.spec.repo = Some(base.repo.clone());
+            task.spec.base_commit = Some(base.commit.clone());
+        }
+        SubmitTask { spec: task.spec, environment: task.environment }
+    });
+    let submit = SubmitRun {
+        key: key.clone(),
+        run: RunSpec { name, max_parallel: plan.max_parallel, labels: plan.labels },
+        tasks: tasks.collect(),
+    };
+    match client.ask(&Request::SubmitRun(Box::new(submit))) {
+        Ok(Reply::Submitted { run, .. }) => Ok(run),
+        Ok(other) => Err(unexpected(other)),
+        Err(failure) => Err(with_key(failure, "phalanx run", key)),
+    }
+}
+
+fn show(context: &Context, view: RunView) -> Result<(), Failure> {
+    let now = now();
+    let rows = [RunRow { view, now }];
+    let mut out = Stdout::default();
+    list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(now), note: None, empty: "" })?;
+    out.done()
+}
+
+/// The end of a run, in a sentence or as JSON.
+fn summary(context: &Context, view: RunView) -> Result<(), Failure> {
+    if !matches!(context.format, OutputFormat::Table | OutputFormat::Wide) {
+        return show(context, view);
+    }
+    let took =
+        crate::runfile::units::human_duration(view.ended_at.unwrap_or_else(now).ms_since(view.submitted_at));
+    let mut out = Stdout::default();
+    out.line(&safe_line(&format!(
+        "run {} ({}): {} of {} tasks, in {took}",
+        view.spec.name,
+        view.id,
+        counts(&view),
+        view.total
+    )))?;
+    out.done()?;
+    if exit_of(&view) != exit::OK {
+        say(&format!("  look: phalanx tasks {0}; phalanx why {0}; phalanx report {0}", view.id));
+    }
+    Ok(())
+}

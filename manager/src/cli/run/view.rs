@@ -1,0 +1,252 @@
+//! Runs and tasks as rows, as JSON, and what their end means for the exit code.
+
+use protocol::api::Reason;
+use protocol::task::{Attempt, RunView, TaskState, TaskView, Waiting};
+use protocol::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::super::error::exit;
+use super::super::output::progress::count;
+use super::super::output::render::Listed;
+use super::super::output::when::age;
+use crate::runfile::units::{human_duration, human_size};
+
+/// States in which a task's work was taken.
+pub const TAKEN: &[TaskState] = &[TaskState::Accepted, TaskState::Merged];
+
+pub struct RunRow {
+    pub view: RunView,
+    pub now: Timestamp,
+}
+
+/// 0 all accepted, 7 some, 8 none.
+pub fn exit_of(run: &RunView) -> u8 {
+    match count(run, TAKEN) {
+        taken if taken == run.total => exit::OK,
+        0 => exit::NONE_ACCEPTED,
+        _ => exit::SOME_ACCEPTED,
+    }
+}
+
+/// Nothing more happens without a person.
+pub fn is_over(run: &RunView) -> bool {
+    let resting = [
+        TaskState::Accepted,
+        TaskState::Merged,
+        TaskState::Rejected,
+        TaskState::Failed,
+        TaskState::Cancelled,
+        TaskState::Review,
+    ];
+    run.ended_at.is_some() || count(run, &resting) == run.total
+}
+
+/// `3 accepted, 1 failed`, in the order of the states.
+pub fn counts(run: &RunView) -> String {
+    let known = TaskState::ALL.iter().map(|state| state.as_str());
+    let parts: Vec<String> = known
+        .filter_map(|state| Some((state, run.counts.get(state).filter(|count| **count > 0)?)))
+        .map(|(state, count)| format!("{count} {}", state.to_lowercase()))
+        .collect();
+    if parts.is_empty() { "no tasks".to_owned() } else { parts.join(", ") }
+}
+
+impl Listed for RunRow {
+    const KIND: &'static str = "RunList";
+    const HEADER: &'static [&'static str] = &["RUN", "TASKS", "STATE", "AGE", "TOOK"];
+    const WIDE: &'static [&'static str] = &["ID", "PARALLEL", "LABELS"];
+
+    fn json(&self) -> Value {
+        let mut json = serde_json::to_value(&self.view).unwrap_or_default();
+        if let Value::Object(fields) = &mut json {
+            fields.insert("name".into(), json!(self.view.spec.name));
+            fields.insert("accepted".into(), json!(count(&self.view, TAKEN)));
+            fields.insert("over".into(), json!(is_over(&self.view)));
+        }
+        json
+    }
+
+    fn name(&self) -> String {
+        self.view.spec.name.to_string()
+    }
+
+    fn cells(&self, wide: bool) -> Vec<String> {
+        let view = &self.view;
+        let until = view.ended_at.unwrap_or(self.now);
+        let mut cells = vec![
+            view.spec.name.to_string(),
+            view.total.to_string(),
+            counts(view),
+            age(self.now, view.submitted_at),
+            human_duration(until.ms_since(view.submitted_at)),
+        ];
+        if wide {
+            let labels = view.spec.labels.iter().map(|(key, value)| format!("{key}={value}"));
+            cells.extend([
+                view.id.to_string(),
+                view.spec.max_parallel.map(|cap| cap.to_string()).unwrap_or_default(),
+                labels.collect::<Vec<_>>().join(","),
+            ]);
+        }
+        cells
+    }
+}
+
+pub struct TaskRow {
+    pub view: TaskView,
+    pub now: Timestamp,
+}
+
+/// Why a task waits, in words.
+pub fn waiting(waiting: &Waiting, now: Timestamp) -> String {
+    match waiting {
+        Waiting::Turn { ahead: 0 } => "it is next".to_owned(),
+        Waiting::Turn { ahead } => format!("{ahead} are before it"),
+        Waiting::Dependencies { on } => {
+            let names: Vec<&str> = on.iter().take(5).map(|name| name.as_str()).collect();
+            let more = on.len().saturating_sub(names.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("waits for {}{more}", names.join(", "))
+        }
+        Waiting::Backoff { until } => format!("is tried again in {}", human_duration(until.ms_since(now))),
+        Waiting::RunCap { cap } => format!("the run has {cap} live tasks, its most"),
+        Waiting::HostCap { cap } => format!("the hosts have {cap} live agents each, their most"),
+        Waiting::NoHost => "no host takes tasks".to_owned(),
+        Waiting::Memory { wanted_bytes, largest_free_bytes } => format!(
+            "no host has {} of memory free; the largest has {}",
+            human_size(*wanted_bytes),
+            human_size(*largest_free_bytes)
+        ),
+        Waiting::Cpu { wanted_millis, largest_free_millis } => {
+            format!(
+                "no host has {wanted_millis} thousandths of a core free; the largest has {largest_free_millis}"
+            )
+        }
+        Waiting::DiskShare { host } => format!("the disk of {host} is too full"),
+        Waiting::Unknown => "waits for something that a newer phalanx knows".to_owned(),
+    }
+}
+
+impl TaskRow {
+    fn last(&self) -> Option<&Attempt> {
+        self.view.attempts.last()
+    }
+
+    fn reason(&self) -> String {
+        if let Some(reason) = self.view.waiting.as_ref().filter(|_| self.view.state == TaskState::Queued) {
+            return waiting(reason, self.now);
+        }
+        if !self.view.reason.is_empty() {
+            return self.view.reason.clone();
+        }
+        let failure = self.last().and_then(|attempt| attempt.failure.as_ref());
+        failure.map(|failure| format!("{}: {}", failure.class, failure.reason)).unwrap_or_default()
+    }
+
+    fn took(&self) -> String {
+        let Some(begun) = self.view.attempts.first().map(|attempt| attempt.assigned_at) else {
+            return String::new();
+        };
+        human_duration(self.view.ended_at.unwrap_or(self.now).ms_since(begun))
+    }
+}
+
+impl Listed for TaskRow {
+    const KIND: &'static str = "TaskList";
+    const HEADER: &'static [&'static str] = &["TASK", "STATE", "ATTEMPTS", "TOOK", "REASON"];
+    const WIDE: &'static [&'static str] = &["ID", "HOST", "EXIT", "DIFF", "BRANCH", "COMMIT"];
+
+    fn json(&self) -> Value {
+        let mut json = serde_json::to_value(&self.view).unwrap_or_default();
+        if let Value::Object(fields) = &mut json {
+            fields.insert("name".into(), json!(self.view.spec.name));
+        }
+        json
+    }
+
+    fn name(&self) -> String {
+        self.view.spec.name.to_string()
+    }
+
+    fn cells(&self, wide: bool) -> Vec<String> {
+        let view = &self.view;
+        let flag = if view.unverified { " (unverified)" } else { "" };
+        let mut cells = vec![
+            view.spec.name.to_string(),
+            format!("{}{flag}", view.state),
+            view.attempts.len().to_string(),
+            self.took(),
+            self.reason(),
+        ];
+        if wide {
+            let collected = self.last().and_then(|attempt| attempt.collected.as_ref());
+            cells.extend([
+                view.id.to_string(),
+                self.last().map(|attempt| attempt.host.to_string()).unwrap_or_default(),
+                self.last()
+                    .and_then(|attempt| attempt.end.as_ref())
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+                collected
+                    .map(|c| format!("{} files +{} -{}", c.files, c.insertions, c.deletions))
+                    .unwrap_or_default(),
+                view.branch.clone().unwrap_or_default(),
+                collected.and_then(|c| c.commit.clone()).unwrap_or_default(),
+            ]);
+        }
+        cells
+    }
+}
+
+pub struct ReasonRow(pub Reason);
+
+impl Listed for ReasonRow {
+    const KIND: &'static str = "ReasonList";
+    const HEADER: &'static [&'static str] = &["SUBJECT", "STATE", "WHY", "TRY"];
+    const WIDE: &'static [&'static str] = &[];
+
+    fn json(&self) -> Value {
+        serde_json::to_value(&self.0).unwrap_or_default()
+    }
+
+    fn name(&self) -> String {
+        self.0.subject.clone()
+    }
+
+    fn cells(&self, _wide: bool) -> Vec<String> {
+        vec![self.0.subject.clone(), self.0.state.clone(), self.0.why.clone(), self.0.remedy.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::ids::RunId;
+    use protocol::task::RunSpec;
+    use std::collections::BTreeMap;
+
+    fn run(counts: &[(&str, u64)]) -> RunView {
+        RunView {
+            id: RunId::from_parts(1, 1),
+            spec: RunSpec { name: "r".parse().unwrap(), max_parallel: None, labels: BTreeMap::new() },
+            submitted_at: Timestamp(0),
+            ended_at: None,
+            counts: counts.iter().map(|(state, count)| ((*state).to_owned(), *count)).collect(),
+            total: counts.iter().map(|(_, count)| count).sum(),
+        }
+    }
+
+    #[test]
+    fn the_exit_code_says_all_some_or_none() {
+        assert_eq!(exit_of(&run(&[("ACCEPTED", 2), ("MERGED", 1)])), 0);
+        assert_eq!(exit_of(&run(&[("ACCEPTED", 2), ("FAILED", 1)])), 7);
+        assert_eq!(exit_of(&run(&[("FAILED", 1), ("REVIEW", 1)])), 8);
+    }
+
+    #[test]
+    fn a_run_that_only_a_person_moves_is_over() {
+        assert!(is_over(&run(&[("ACCEPTED", 1), ("REVIEW", 1)])));
+        assert!(!is_over(&run(&[("ACCEPTED", 1), ("QUEUED", 1)])));
+        assert_eq!(counts(&run(&[("FAILED", 1), ("ACCEPTED", 2)])), "2 accepted, 1 failed");
+    }
+}

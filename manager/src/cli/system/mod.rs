@@ -1,0 +1,7 @@
+//! The commands about this machine and the fleet as a whole.
+
+pub mod completion;
+pub mod doctor;
+pub mod hosts;
+pub mod start;
+pub mod status;

@@ -115,6 +115,12 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// The workspace that a manifest of this folder tells of.
+    #[must_use]
+    pub fn found(agent_dir: &Path, manifest: Manifest) -> Self {
+        Self::new(&Folders::of(agent_dir), manifest)
+    }
+
     fn new(folders: &Folders, manifest: Manifest) -> Self {
         Self {
             path: folders.work.clone(),

@@ -1,0 +1,140 @@
+//! Removal: all of it, only it, and the truth about what is left.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use hostd::workspace::{Options, Wanted, WorkspaceError, Workspaces};
+
+use super::fixture::{Fixture, can_be_root, git, kinds, write};
+
+#[tokio::test]
+async fn nothing_is_left_and_no_link_is_followed() {
+    for kind in kinds() {
+        let fixture = Fixture::new().await;
+        let (agent, workspace) = fixture.prepare("a", kind).await;
+        let top = &workspace.path;
+        let precious = fixture.folder().join("precious");
+        write(&precious, "file", "precious");
+        symlink(&precious, top.join("link")).unwrap();
+        symlink("/", top.join("src/root")).unwrap();
+        write(top, "closed/file", "");
+        std::fs::set_permissions(top.join("closed"), std::fs::Permissions::from_mode(0o000)).unwrap();
+        // Deeper than descriptors or a path may go.
+        let mut deep = std::fs::File::open(top).unwrap().into();
+        for _ in 0..1500 {
+            use nix::fcntl::{OFlag, openat};
+            use nix::sys::stat::{Mode, mkdirat};
+            mkdirat(&deep, "deeper", Mode::S_IRWXU).unwrap();
+            let next: std::os::fd::OwnedFd = openat(&deep, "deeper", OFlag::O_RDONLY, Mode::empty()).unwrap();
+            deep = next;
+        }
+        drop(deep);
+        let removed = fixture.workspaces.remove(&agent).await.unwrap();
+        assert!(!removed.unmounted_lazily);
+        assert_eq!(std::fs::read_dir(&agent).unwrap().count(), 0);
+        assert!(precious.join("file").exists());
+        fixture.workspaces.remove(&agent).await.unwrap();
+        // The name can be used again at once, and the base was not touched.
+        let (_, again) = fixture.prepare("a", kind).await;
+        assert_eq!(git(&again.path, &["status", "--porcelain"]), "");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_go_is_named() {
+    if !can_be_root("a_file_that_cannot_go_is_named") {
+        return;
+    }
+    let chattr = |flag: &str, path: &std::path::Path| {
+        std::process::Command::new("chattr").arg(flag).arg(path).status().is_ok_and(|status| status.success())
+    };
+    for kind in kinds() {
+        let fixture = Fixture::new().await;
+        let (agent, workspace) = fixture.prepare("a", kind).await;
+        write(&workspace.path, "src/stays.txt", "");
+        let real = if kind == Wanted::Overlay { agent.join("upper") } else { workspace.path.clone() };
+        let real = real.join("src/stays.txt");
+        if !chattr("+i", &real) {
+            println!("skipped: this file system has no immutable flag");
+            return;
+        }
+        let refused = fixture.workspaces.remove(&agent).await;
+        chattr("-i", &real);
+        match refused {
+            Err(WorkspaceError::Leftovers { left, .. }) => {
+                assert_eq!(left.len(), 1, "{left:?}");
+                assert!(left[0].contains("src/stays.txt"), "{left:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(agent.join("workspace.json").exists(), "what is left still has its record");
+        fixture.workspaces.remove(&agent).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_mount_inside_is_unmounted_and_its_files_live() {
+    if !can_be_root("a_mount_inside_is_unmounted_and_its_files_live") {
+        return;
+    }
+    use nix::mount::{MsFlags, mount};
+    for kind in kinds() {
+        let fixture = Fixture::new().await;
+        let (agent, workspace) = fixture.prepare("a", kind).await;
+        let precious = fixture.folder().join("precious");
+        write(&precious, "file", "precious");
+        let point = workspace.path.join("bound here");
+        std::fs::create_dir(&point).unwrap();
+        mount(Some(&precious), &point, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        fixture.workspaces.remove(&agent).await.unwrap();
+        assert!(!workspace.path.exists());
+        assert!(precious.join("file").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_mount_in_use_goes_lazily_and_that_is_said() {
+    if !can_be_root("a_mount_in_use_goes_lazily_and_that_is_said") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let (agent, workspace) = fixture.prepare("a", Wanted::Overlay).await;
+    let mut user =
+        std::process::Command::new("sleep").arg("60").current_dir(&workspace.path).spawn().unwrap();
+    let removed = fixture.workspaces.remove(&agent).await;
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert!(removed.unwrap().unmounted_lazily);
+    assert!(!workspace.path.exists());
+}
+
+#[tokio::test]
+async fn a_base_is_kept_while_a_workspace_lies_on_it() {
+    if !can_be_root("a_base_is_kept_while_a_workspace_lies_on_it") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let (agent, workspace) = fixture.prepare("a", Wanted::Overlay).await;
+    let base = fixture.head();
+    assert_eq!(fixture.workspaces.unused_bases().unwrap(), []);
+    fixture.workspaces.remove(&agent).await.unwrap();
+    let unused = fixture.workspaces.unused_bases().unwrap();
+    assert_eq!(unused.len(), 1);
+    assert_eq!(unused[0].commit.as_deref(), Some(base.as_str()));
+    // Used again between the look and the removal.
+    fixture.prepare("b", Wanted::Overlay).await;
+    let refused = fixture.workspaces.discard_base(&unused[0]).await;
+    assert!(matches!(refused, Err(WorkspaceError::BaseInUse { .. })), "{refused:?}");
+    fixture.workspaces.remove(&fixture.agent_dir("b")).await.unwrap();
+    let name = format!("refs/phalanx/base/{base}");
+    assert_eq!(fixture.git(&["for-each-ref", "--format=%(refname)", "refs/phalanx"]), name);
+    fixture.workspaces.discard_base(&unused[0]).await.unwrap();
+    assert_eq!(fixture.git(&["for-each-ref", "refs/phalanx"]), "");
+    assert!(!fixture.state().join("bases").join(workspace.manifest.base.unwrap()).exists());
+    // And it is made again when wanted.
+    fixture.prepare("c", Wanted::Overlay).await;
+    // A base that was cut off in the making goes at the next start.
+    let rubble = unused[0].path.with_file_name(".new-0123");
+    std::fs::create_dir(&rubble).unwrap();
+    Workspaces::new(&fixture.state(), Options::default()).await.unwrap();
+    assert!(!rubble.exists());
+}

@@ -12,6 +12,9 @@ use protocol::shim::{ShimRecord, file};
 use crate::{facts, records};
 
 const WAIT_MS: u64 = 30_000;
+/// A process that dies closes its connections a little before it is seen as dead.
+const DEATH_MS: u64 = 2000;
+const DEATH_LOOK_MS: u8 = 20;
 
 pub(super) enum Arrival {
     Shim(UnixStream),
@@ -53,6 +56,23 @@ pub(super) fn wait_for_shim() -> io::Result<Arrival> {
         }
         match changes.read_events() {
             Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the shim that has closed its connection is dead, after a short while.
+pub(super) fn has_died_soon() -> io::Result<bool> {
+    let deadline = facts::boottime_ms() + DEATH_MS;
+    loop {
+        if records::load::<ShimRecord>(file::SHIM).is_ok_and(|record| has_died(&record)) {
+            return Ok(true);
+        }
+        if facts::boottime_ms() >= deadline {
+            return Ok(false);
+        }
+        match poll(&mut [], PollTimeout::from(DEATH_LOOK_MS)) {
+            Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -96,7 +96,11 @@ fn show(dir: &Path, access: Access) -> Result<(), AttachError> {
     if matches!(left, Left::ShimEnded) {
         let line = match records::load::<ExitRecord>(file::EXIT) {
             Ok(record) => describe(&record),
-            Err(_) => "the agent's supervisor is gone and has left no exit record".to_owned(),
+            Err(_) if arrival::has_died_soon().map_err(AttachError::Terminal)? => {
+                "the agent's supervisor is gone and has left no exit record".to_owned()
+            }
+            // Whether the agent lives is not known: nothing is said about it.
+            Err(_) => "the connection to the agent's supervisor is lost; attach again".to_owned(),
         };
         print(format!("\r\n[{line}]\r\n").as_bytes());
         terminal::wait_for_enter(&signals).map_err(AttachError::Terminal)?;

@@ -28,6 +28,11 @@ pub(crate) struct End {
 }
 
 impl End {
+    /// The record, once it is on disk and so may be told.
+    pub(crate) fn told(&self) -> Option<&ExitRecord> {
+        self.stored.map(|_| &self.record)
+    }
+
     /// What is on disk, and so may be told.
     pub(crate) fn events(&self) -> Vec<Event> {
         let record = || Box::new(self.record.clone());

@@ -139,14 +139,15 @@ impl Supervisor {
     }
 
     fn nudge(&mut self) {
-        if self.end.is_none() {
+        // One that is under way is not drawn out: the size would stay wrong.
+        if self.end.is_none() && self.nudge_at.is_none() {
             self.pty.nudge();
             self.nudge_at = Some(facts::boottime_ms() + NUDGE_MS);
         }
     }
 
     /// Brings a view to where the program is: what it printed last, unless it draws a screen of its own, and its
-    /// modes. Where the view has missed output (`reset`) the program is asked to draw anew as well.
+    /// modes. Where the view has missed output (`reset`), a program with a screen of its own has to draw it anew.
     fn draw(&mut self, id: u64, reset: &[u8]) {
         let mut bytes = reset.to_vec();
         if !self.modes.alternate_screen() {
@@ -162,7 +163,7 @@ impl Supervisor {
                 client.show(&frame);
             }
         }
-        if !reset.is_empty() {
+        if !reset.is_empty() && self.modes.alternate_screen() {
             self.nudge();
         }
     }
@@ -213,7 +214,7 @@ impl Supervisor {
             last_output_at_ms: self.last_output_at_ms,
             attached: u32::try_from(attached).unwrap_or(u32::MAX),
             degraded: self.degraded.all(),
-            exit: self.end.as_ref().map(|end| end.record.clone()),
+            exit: self.end.as_ref().and_then(|end| end.told().cloned()),
             rows,
             cols,
             draft_possible: self.typist.draft(),

@@ -1,1 +1,346 @@
-//! later
+//! The life of tasks: starts, ends, classes of failure, retries, dependencies, cancelling.
+
+use protocol::agent::{Blob, End, EndCause, StartStep};
+use protocol::api::Reply;
+use protocol::error::ErrorCode;
+use protocol::event::Fact;
+use protocol::ids::{AgentId, RunId};
+use protocol::report::Collected;
+use protocol::task::{FailureClass, TaskState, Waiting};
+
+use super::world::{World, after, capped, collected, end, host_id, retried, run_spec, task_spec};
+use crate::Input;
+use crate::fleet::agent::Standing;
+
+fn fail_with(world: &mut World, run: RunId, task: &str, end: End) {
+    let agent = world.at_work(run, task);
+    world.finish(agent, end, collected(None));
+}
+
+fn fail(world: &mut World, run: RunId, task: &str) {
+    let end = end(EndCause::Exited, Some(1), world.now);
+    fail_with(world, run, task, end);
+}
+
+fn rebooted(world: &mut World, run: RunId, task: &str) {
+    let end = end(EndCause::Rebooted, None, world.now);
+    fail_with(world, run, task, end);
+}
+
+#[test]
+fn a_task_is_accepted_unverified_by_exit_zero() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+    assert_eq!(world.state(run, "a"), TaskState::Running);
+    let agent = world.at_work(run, "a");
+    world.exit(agent, 0);
+    let task = world.task(run, "a");
+    assert_eq!((task.state, task.unverified), (TaskState::Accepted, true));
+    assert_eq!(world.standing(agent), Standing::Gone, "cleared away");
+    let states: Vec<TaskState> = world
+        .events
+        .iter()
+        .filter_map(|fact| if let Fact::TaskState { state, .. } = fact { Some(*state) } else { None })
+        .collect();
+    assert_eq!(states, [TaskState::Assigned, TaskState::Running, TaskState::Accepted]);
+    let ended = Fact::RunEnded { run, accepted: 1, failed: 0, cancelled: 0 };
+    assert_eq!(world.events.iter().filter(|fact| **fact == ended).count(), 1);
+    world.check_store();
+}
+
+#[test]
+fn an_attempt_ends_only_when_nothing_is_left_running_and_its_work_is_collected() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+    let agent = world.at_work(run, "a");
+    let now = world.now;
+    let program = world.program(agent);
+    program.end = Some(end(EndCause::Exited, Some(0), now));
+    program.draining = true;
+    world.report(agent);
+    assert_eq!(world.state(run, "a"), TaskState::Running);
+    world.program(agent).draining = false;
+    world.report(agent);
+    assert_eq!(world.state(run, "a"), TaskState::Running);
+    world.program(agent).collected = Some(collected(None));
+    world.report(agent);
+    assert_eq!(world.state(run, "a"), TaskState::Accepted);
+}
+
+#[test]
+fn each_end_has_its_class() {
+    let start = |step| End { step: Some(step), ..end(EndCause::StartFailed, None, Default::default()) };
+    let plain = |cause| end(cause, None, Default::default());
+    let cases = [
+        (end(EndCause::Exited, Some(1), Default::default()), FailureClass::Agent),
+        (plain(EndCause::Signalled), FailureClass::Agent),
+        (plain(EndCause::OutOfMemory), FailureClass::Limit),
+        (plain(EndCause::TimeLimit), FailureClass::Limit),
+        (plain(EndCause::Lease), FailureClass::Limit),
+        (start(StartStep::ProgramMissing), FailureClass::Start),
+        (start(StartStep::User), FailureClass::Start),
+        (start(StartStep::Checkout), FailureClass::Infrastructure),
+        (start(StartStep::Host), FailureClass::Infrastructure),
+        (plain(EndCause::SupervisorLost), FailureClass::Infrastructure),
+        (plain(EndCause::Rebooted), FailureClass::Infrastructure),
+        (plain(EndCause::Unknown), FailureClass::Infrastructure),
+    ];
+    for (end, class) in cases {
+        let mut world = World::new();
+        let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+        fail_with(&mut world, run, "a", end.clone());
+        let failure = world.task(run, "a").attempts[0].failure.clone().unwrap();
+        assert_eq!(failure.class, class, "{end}");
+        assert_eq!(failure.charged, class != FailureClass::Infrastructure);
+    }
+}
+
+#[test]
+fn exit_zero_without_the_declared_files_is_the_agents_failure_and_failed_collection_is_not() {
+    let cases = [
+        (
+            Collected { problems: vec![String::from("result.json is missing")], ..collected(None) },
+            FailureClass::Agent,
+        ),
+        (Collected { failed: Some(String::from("disk")), ..collected(None) }, FailureClass::Infrastructure),
+    ];
+    for (collected, class) in cases {
+        let mut world = World::new();
+        let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+        let agent = world.at_work(run, "a");
+        let end = end(EndCause::Exited, Some(0), world.now);
+        world.finish(agent, end, collected);
+        assert_ne!(world.state(run, "a"), TaskState::Accepted);
+        assert_eq!(world.task(run, "a").attempts[0].failure.as_ref().unwrap().class, class);
+    }
+}
+
+#[test]
+fn a_failed_attempt_is_tried_again_with_back_off_and_its_log() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![retried("a", 2)]).unwrap();
+    let first = world.at_work(run, "a");
+    fail(&mut world, run, "a");
+    let task = world.task(run, "a");
+    assert_eq!(task.state, TaskState::Queued);
+    assert_eq!(task.waiting, Some(Waiting::Backoff { until: world.now.after_ms(1_000) }));
+    assert_eq!(world.logs, [first]);
+    let blob = Blob { sha256: "a".repeat(64), bytes: 10 };
+    world.input(Input::LogKept { agent: first, blob: Some(blob.clone()) });
+    world.pass(1_001);
+    let second = world.at_work(run, "a");
+    assert_ne!(first, second);
+    assert_eq!(world.program(second).spec.feedback, Some(blob));
+    fail(&mut world, run, "a");
+    world.input(Input::LogKept { agent: second, blob: None });
+    world.pass(1_999);
+    assert_eq!(world.state(run, "a"), TaskState::Queued, "the wait has doubled");
+    world.pass(2);
+    assert_eq!(world.state(run, "a"), TaskState::Running);
+    fail(&mut world, run, "a");
+    let task = world.task(run, "a");
+    assert_eq!((task.state, task.attempts.len()), (TaskState::Failed, 3));
+    assert_eq!(world.standing(first), Standing::Gone);
+    assert_eq!(world.standing(second), Standing::Gone);
+    assert_eq!(world.standing(task.attempts[2].agent), Standing::Ended, "the last stays for a look");
+}
+
+#[test]
+fn a_retry_waits_for_the_log_no_longer_than_its_limit() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![retried("a", 1)]).unwrap();
+    fail(&mut world, run, "a");
+    world.pass(9_900);
+    assert_eq!(world.state(run, "a"), TaskState::Queued);
+    world.pass(200);
+    assert_eq!(world.state(run, "a"), TaskState::Running);
+}
+
+#[test]
+fn a_class_that_is_not_retried_fails_at_once() {
+    let mut world = World::new();
+    let mut spec = retried("a", 5);
+    spec.retries.on = vec![FailureClass::Verify];
+    let run = world.submit(run_spec("r"), vec![spec]).unwrap();
+    fail(&mut world, run, "a");
+    assert_eq!(world.state(run, "a"), TaskState::Failed);
+}
+
+#[test]
+fn infrastructure_is_not_charged_within_its_bound_over_restarts_of_the_manager() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![retried("a", 1)]).unwrap();
+    let mut starts = 1;
+    while world.state(run, "a") == TaskState::Running {
+        if starts == 4 {
+            fail(&mut world, run, "a");
+        } else {
+            rebooted(&mut world, run, "a");
+        }
+        if starts == 6 {
+            world.restart_manager();
+        }
+        world.pass(200_000);
+        starts += u32::from(world.state(run, "a") == TaskState::Running);
+        assert!(starts < 50);
+    }
+    assert_eq!(world.state(run, "a"), TaskState::Failed);
+    assert_eq!(world.task(run, "a").attempts.len(), 1 + 1 + 10);
+    world.check_store();
+}
+
+#[test]
+fn what_was_stopped_by_hand_is_not_tried_again() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![retried("a", 5)]).unwrap();
+    let agent = world.at_work(run, "a");
+    world.stop(&agent.to_string());
+    let task = world.task(run, "a");
+    assert_eq!((task.state, task.reason.as_str()), (TaskState::Failed, "stopped by hand"));
+}
+
+#[test]
+fn no_new_attempt_starts_while_it_is_not_known_that_the_last_one_ended() {
+    let mut world = World::with(super::world::config(), &["one", "two"]);
+    let run = world.submit(run_spec("r"), vec![retried("a", 5)]).unwrap();
+    let agent = world.at_work(run, "a");
+    let host = world.host_of(agent);
+    world.hosts.get_mut(&host).unwrap().is_cut_off = true;
+    world.pass(3_600_000);
+    let task = world.task(run, "a");
+    assert_eq!((task.state, task.attempts.len()), (TaskState::Running, 1));
+}
+
+#[test]
+fn a_child_starts_when_all_its_parents_are_accepted_and_is_never_released_by_a_failed_one() {
+    let mut world = World::new();
+    let tasks = vec![task_spec("a"), task_spec("b"), after("c", &["a", "b"]), after("d", &["c"])];
+    let run = world.submit(run_spec("r"), tasks).unwrap();
+    let a = world.at_work(run, "a");
+    world.exit(a, 0);
+    let on = vec!["b".parse().unwrap()];
+    assert_eq!(world.task(run, "c").waiting, Some(Waiting::Dependencies { on }));
+    fail(&mut world, run, "b");
+    let c = world.task(run, "c");
+    assert_eq!((c.state, c.reason.as_str()), (TaskState::Cancelled, "dependency b failed"));
+    assert_eq!(world.task(run, "d").reason, "dependency c failed");
+    let ended = Fact::RunEnded { run, accepted: 1, failed: 1, cancelled: 2 };
+    assert!(world.events.contains(&ended));
+    // Retrying the parent brings the children back.
+    assert_eq!(
+        world.retry(run, &["b"]),
+        Reply::Outcomes(vec![protocol::api::Outcome { target: String::from("b"), agent: None, error: None }])
+    );
+    assert_eq!(world.state(run, "d"), TaskState::Queued);
+    let b = world.at_work(run, "b");
+    world.exit(b, 0);
+    assert_eq!(world.state(run, "c"), TaskState::Running);
+    assert_eq!(world.task(run, "b").attempts.len(), 2, "numbers go on");
+    world.check_store();
+}
+
+#[test]
+fn a_deep_chain_of_dependencies_is_cancelled_whole() {
+    let mut world = World::new();
+    let mut tasks = vec![task_spec("t0")];
+    for n in 1..500 {
+        tasks.push(after(&format!("t{n}"), &[&format!("t{}", n - 1)]));
+    }
+    let run = world.submit(run_spec("r"), tasks).unwrap();
+    fail(&mut world, run, "t0");
+    assert_eq!(world.core.run_view(run).unwrap().counts["CANCELLED"], 499);
+}
+
+#[test]
+fn cancelling_takes_the_queued_at_once_and_the_live_when_they_have_ended() {
+    let mut world = World::new();
+    let run = world.submit(capped(1), vec![task_spec("a"), task_spec("b")]).unwrap();
+    let agent = world.at_work(run, "a");
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    assert_eq!(world.cancel(run, &[]), Reply::Done);
+    assert_eq!(world.state(run, "b"), TaskState::Cancelled);
+    assert_eq!(world.state(run, "a"), TaskState::Running, "it may well run on");
+    world.pass(30_000);
+    world.restart_manager();
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = false;
+    world.pass(2_000);
+    assert_eq!(world.state(run, "a"), TaskState::Cancelled);
+    assert_eq!(world.standing(agent), Standing::Ended);
+    assert!(world.core.run_view(run).unwrap().ended_at.is_some());
+    world.check_store();
+}
+
+#[test]
+fn cancelling_what_is_over_or_unknown_is_refused_by_name() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+    let agent = world.at_work(run, "a");
+    world.exit(agent, 0);
+    let Reply::Outcomes(outcomes) = world.cancel(run, &["a", "z"]) else { panic!() };
+    let codes: Vec<ErrorCode> = outcomes.iter().map(|outcome| outcome.error.as_ref().unwrap().code).collect();
+    assert_eq!(codes, [ErrorCode::Conflict, ErrorCode::NotFound]);
+}
+
+#[test]
+fn a_retry_after_the_end_gives_a_fresh_budget() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![retried("a", 1)]).unwrap();
+    for _ in 0..2 {
+        fail(&mut world, run, "a");
+        world.pass(20_000);
+    }
+    assert_eq!(world.state(run, "a"), TaskState::Failed);
+    world.retry(run, &["a"]);
+    assert_eq!(world.state(run, "a"), TaskState::Running);
+    assert!(world.core.run_view(run).unwrap().ended_at.is_none());
+    fail(&mut world, run, "a");
+    world.pass(20_000);
+    assert_eq!(world.state(run, "a"), TaskState::Running);
+    let numbers: Vec<u32> = world.task(run, "a").attempts.iter().map(|attempt| attempt.number).collect();
+    assert_eq!(numbers, [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_task_that_waits_for_review_says_so_and_can_be_cancelled() {
+    let mut world = World::new();
+    let mut spec = task_spec("a");
+    spec.accept = protocol::task::Accept::Review;
+    let run = world.submit(run_spec("r"), vec![spec]).unwrap();
+    let agent = world.at_work(run, "a");
+    world.exit(agent, 0);
+    assert_eq!(world.state(run, "a"), TaskState::Review);
+    world.cancel(run, &["a"]);
+    assert_eq!(world.state(run, "a"), TaskState::Cancelled);
+}
+
+#[test]
+fn work_that_only_the_workspace_has_is_kept_and_not_asked_for_again() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+    let agent = world.at_work(run, "a");
+    world.program(agent).work = vec![String::from("ignored.bin")];
+    world.exit(agent, 0);
+    assert_eq!(world.state(run, "a"), TaskState::Accepted);
+    assert_eq!(world.standing(agent), Standing::Ended);
+    let sent = world.orders.len();
+    world.pass(60_000);
+    world.restart_manager();
+    world.pass(60_000);
+    assert_eq!(world.orders.len(), sent);
+    world.check_store();
+}
+
+#[test]
+fn why_tells_state_reason_and_remedy_of_agents_tasks_and_runs() {
+    let mut world = World::new();
+    let run = world.submit(capped(1), vec![task_spec("a"), task_spec("b"), task_spec("c")]).unwrap();
+    let words = |target: &str| world.core.why(world.now, target).unwrap();
+    assert_eq!(words("r/b")[0].why, "the run may have 1 live at once, and has");
+    assert_eq!(words("r/c")[0].why, "1 tasks go before it");
+    assert_eq!(words("r")[0].state, "under way");
+    assert!(words("a#1")[0].subject.contains("a#1"));
+    assert!(world.core.why(world.now, "nothing").is_err());
+    let agent: AgentId = world.at_work(run, "a");
+    world.exit(agent, 2);
+    assert_eq!(world.core.why(world.now, "r/a").unwrap()[0].why, "exit 2");
+}

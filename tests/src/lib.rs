@@ -1,1 +1,3 @@
-//! (in construction)
+//! What the tests of the whole are made of.
+
+pub mod sim;

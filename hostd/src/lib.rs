@@ -1,10 +1,34 @@
 //! hostd: looks after the agents of one machine and tells the manager what it sees.
 //!
 //! [`hostd_core`] decides; this crate carries out. `driver` is the one loop; `agents` has the jobs of one agent's
-//! life; `bus` is all that is said and heard; `state` what is kept on disk; `sys` and `workspace` touch the machine.
+//! life; `asks` answers questions; `bus` is all that is said and heard; `state` what is kept on disk; `sys` and
+//! `workspace` touch the machine; `daemon` puts it together.
 
+pub mod activity;
+pub mod agents;
+pub mod asks;
 pub mod bus;
 pub mod clock;
+pub mod daemon;
+pub mod driver;
+pub mod machine;
 pub mod state;
+pub mod supervisor;
 pub mod sys;
 pub mod workspace;
+
+/// Version of this build, as peers see it.
+pub const BUILD: &str = concat!("hostd ", env!("CARGO_PKG_VERSION"));
+
+/// An error with what caused it, in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,6 +1,6 @@
 //! Facts: to the spool on disk first, then to the stream, in order, until acknowledged.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -61,7 +61,7 @@ impl Events {
     /// When the spool cannot be opened.
     pub fn open(
         bus: Bus,
-        state: &PathBuf,
+        state: &Path,
         new_epoch: &str,
     ) -> Result<(EventSink, Self), crate::state::StateError> {
         let spool = EventSpool::open(state, new_epoch)?;

@@ -15,7 +15,7 @@ use super::connect::{Bus, BusError};
 #[derive(Debug)]
 pub enum Heard {
     Order(Box<Order>),
-    Ask { ask: Box<Ask>, replier: Replier },
+    Ask { ask: Box<Ask>, replier: Box<Replier> },
 }
 
 /// Where the answers to one ask go.
@@ -120,7 +120,7 @@ impl Inbox {
                 }
                 let to = message.reply.clone().ok_or("it asks and names no inbox")?;
                 let replier = Replier { bus: self.bus.clone(), to, id: ask.id.to_string() };
-                Ok(Heard::Ask { ask: Box::new(ask), replier })
+                Ok(Heard::Ask { ask: Box::new(ask), replier: Box::new(replier) })
             }
             _ => Err("its kind is neither order nor ask"),
         }

@@ -4,7 +4,7 @@
 //! shipping again after a crash doubles nothing. How far an agent is shipped lies beside its transcript.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use protocol::ids::AgentId;
 use protocol::subject;
 use protocol::time::Timestamp;
 use protocol::transcript::Chunk;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use super::connect::Bus;
 use crate::clock;
 use crate::state::replace;
+use crate::sys::process::register;
 
 /// Unshipped bytes wait at most so long.
 const AT_LATEST: Duration = Duration::from_secs(5);
@@ -63,7 +65,7 @@ pub struct Shipper {
     bus: Bus,
     incoming: mpsc::Receiver<Shipment>,
     entries: BTreeMap<AgentId, Entry>,
-    growth: Option<AsyncFd<Growth>>,
+    growth: Option<Growth>,
     watched: BTreeMap<WatchDescriptor, AgentId>,
 }
 
@@ -83,9 +85,7 @@ impl Shipper {
     #[must_use]
     pub fn new(bus: Bus) -> (ShipperSink, Self) {
         let (sink, incoming) = mpsc::channel(CAPACITY);
-        let growth = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
-            .map_err(std::io::Error::from)
-            .and_then(|inotify| AsyncFd::new(Growth(inotify)))
+        let growth = Growth::new()
             .inspect_err(|error| tracing::warn!(%error, "no inotify: followed transcripts are polled"))
             .ok();
         (
@@ -141,7 +141,7 @@ impl Shipper {
                     if entry.watch.is_none() {
                         let path = entry.path();
                         entry.watch = growth.and_then(|growth| {
-                            growth.get_ref().0.add_watch(&path, AddWatchFlags::IN_MODIFY).ok()
+                            growth.inotify.add_watch(&path, AddWatchFlags::IN_MODIFY).ok()
                         });
                         if let Some(watch) = entry.watch {
                             self.watched.insert(watch, agent);
@@ -172,7 +172,7 @@ impl Shipper {
             if entry.followed_until < now
                 && let (Some(watch), Some(growth)) = (entry.watch.take(), self.growth.as_ref())
             {
-                let _ = growth.get_ref().0.rm_watch(watch);
+                let _ = growth.inotify.rm_watch(watch);
                 self.watched.remove(&watch);
             }
         }
@@ -225,19 +225,24 @@ impl Shipper {
             && let Some(entry) = self.entries.remove(&agent)
             && let (Some(watch), Some(growth)) = (entry.watch, self.growth.as_ref())
         {
-            let _ = growth.get_ref().0.rm_watch(watch);
+            let _ = growth.inotify.rm_watch(watch);
             self.watched.remove(&watch);
         }
     }
 }
 
-/// An inotify instance that the runtime can wait for.
+/// An inotify instance and what tells that it has something.
 #[derive(Debug)]
-struct Growth(Inotify);
+struct Growth {
+    inotify: Inotify,
+    readable: AsyncFd<OwnedFd>,
+}
 
-impl AsRawFd for Growth {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
+impl Growth {
+    fn new() -> std::io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let copy = inotify.as_fd().try_clone_to_owned()?;
+        Ok(Self { inotify, readable: register(copy, Interest::READABLE)? })
     }
 }
 
@@ -319,13 +324,13 @@ async fn ship_cut(bus: &Bus, cut: Cut) -> Result<u64, String> {
 }
 
 /// Which watched files have grown; never returns without inotify.
-async fn grown(growth: Option<&AsyncFd<Growth>>) -> Vec<WatchDescriptor> {
+async fn grown(growth: Option<&Growth>) -> Vec<WatchDescriptor> {
     let Some(growth) = growth else { return std::future::pending().await };
     loop {
-        let Ok(mut guard) = growth.readable().await else { return std::future::pending().await };
-        match guard.try_io(|fd| fd.get_ref().0.read_events().map_err(std::io::Error::from)) {
-            Ok(Ok(events)) => return events.into_iter().map(|event| event.wd).collect(),
-            Ok(Err(_)) | Err(_) => {}
+        let Ok(mut guard) = growth.readable.readable().await else { return std::future::pending().await };
+        let read = guard.try_io(|_| growth.inotify.read_events().map_err(std::io::Error::from));
+        if let Ok(Ok(events)) = read {
+            return events.into_iter().map(|event| event.wd).collect();
         }
     }
 }

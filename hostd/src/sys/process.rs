@@ -86,7 +86,7 @@ impl ProcessRef {
 
 /// Registers a descriptor with the runtime, on which this must be called.
 #[expect(unsafe_code, reason = "the runtime cannot check that a descriptor stays the same")]
-pub(super) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open, always names the same descriptor, and is dropped with the `AsyncFd`.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
 }

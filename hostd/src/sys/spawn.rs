@@ -120,6 +120,14 @@ pub fn spawn_shim(spawn: ShimSpawn<'_>) -> Result<SpawnedShim, SpawnError> {
     Ok(SpawnedShim { process, child })
 }
 
+/// Lets a program that is about to be started join `procs`, in a session of its own; see `AgentGroup::agent_procs`.
+///
+/// # Errors
+/// A group that cannot be opened.
+pub fn join_groups(command: &mut Command, procs: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
+    prepare_child(command, procs, None, None)
+}
+
 /// The child: own session, joined to the groups, nothing inherited but stdio and `keep`.
 pub(super) fn prepare_child(
     command: &mut Command,

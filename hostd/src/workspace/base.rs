@@ -5,15 +5,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
-use super::checkout;
+use super::checkout::{self, Fill};
 use super::error::{At, Error, Result};
 use super::git::{Git, User};
-use super::manifest::{self, Folders};
+use super::manifest::{self, Folders, Manifest};
 use super::refs;
 use super::repository::{self, Repository};
 
@@ -42,10 +42,24 @@ pub struct UnusedBase {
     pub repository: Option<Repository>,
 }
 
+/// A commit whose objects the person's repository keeps for us, and what every checkout of it
+/// shares. While one is held, the commit's ref is not dropped.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    /// Refs that a checkout shows, in packed form, as they were when the commit was first used.
+    pub(crate) refs: Vec<u8>,
+    /// Filled by the first checkout.
+    pub(crate) warnings: OnceLock<Vec<String>>,
+}
+
+/// Made once; who comes while it is being made waits for it.
+type Once<T> = Arc<OnceCell<Arc<T>>>;
+
 #[derive(Debug)]
 pub(crate) struct Bases {
     folder: PathBuf,
-    cells: Mutex<HashMap<PathBuf, Arc<OnceCell<Arc<Base>>>>>,
+    cells: Mutex<HashMap<PathBuf, Once<Base>>>,
+    lent: Mutex<HashMap<(PathBuf, String), Once<Lent>>>,
 }
 
 const FACTS: &str = "base.json";
@@ -59,7 +73,7 @@ impl Bases {
         // Agents see a base only through a mount, which needs no way to it.
         let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(&folder, closed).at("closed", &folder)?;
-        let bases = Self { folder, cells: Mutex::default() };
+        let bases = Self { folder, cells: Mutex::default(), lent: Mutex::default() };
         for path in bases.folders()? {
             if file_name(&path).starts_with(UNFINISHED) {
                 std::fs::remove_dir_all(&path).at("removed", &path)?;
@@ -68,9 +82,26 @@ impl Bases {
         Ok(bases)
     }
 
-    fn cell(&self, name: &Path) -> Result<Arc<OnceCell<Arc<Base>>>> {
+    fn cell(&self, name: &Path) -> Result<Once<Base>> {
         let mut cells = self.cells.lock().map_err(|_| Error::Interrupted { operation: "find a base" })?;
         Ok(Arc::clone(cells.entry(name.to_path_buf()).or_default()))
+    }
+
+    /// Has the person's repository keep the commit, before any object of it is borrowed: no gc of
+    /// his can take it away then.
+    pub(crate) async fn lend(&self, git: &Git, repository: &Repository, commit: &str) -> Result<Arc<Lent>> {
+        let cell = {
+            let key = (repository.common_dir.clone(), commit.to_owned());
+            let mut lent = self.lent.lock().map_err(|_| Error::Interrupted { operation: "find a base" })?;
+            Arc::clone(lent.entry(key).or_default())
+        };
+        let keep = async || {
+            let keep = [(keeping_ref(commit), commit.to_owned())];
+            refs::ensure(git, repository, &keep, "phalanx: base of workspaces").await?;
+            let refs = checkout::refs_to_show(git, repository).await?;
+            Ok(Arc::new(Lent { refs, warnings: OnceLock::new() }))
+        };
+        cell.get_or_try_init(keep).await.map(Arc::clone)
     }
 
     /// The base of a commit: at hand, found on disk, or made. Others who want the same wait for it;
@@ -99,9 +130,7 @@ impl Bases {
     ) -> Result<Arc<Base>> {
         let path = self.folder.join(name);
         let tree = path.join("tree");
-        // Before any object is borrowed, so that no gc of the person can take it away.
-        let keep = format!("refs/phalanx/base/{commit}");
-        refs::ensure(git, repository, &[(keep, commit.to_owned())], "phalanx: base of workspaces").await?;
+        let lent = self.lend(git, repository, commit).await?;
         if let Some(facts) = read_facts(&path)? {
             if is_whole(git, &tree, commit).await {
                 return Ok(Arc::new(Base { name: name.to_path_buf(), tree, warnings: facts.warnings }));
@@ -114,7 +143,8 @@ impl Bases {
         let made = async {
             let top = new.join("tree");
             std::fs::create_dir(&top).at("made", &top)?;
-            let warnings = checkout::make(git, repository, commit, &top, owner).await?;
+            let fill = Fill { owner, lent: &lent, warm: true };
+            let warnings = checkout::make(git, repository, commit, &top, &fill).await?;
             let facts =
                 Facts { version: 1, repository: repository.clone(), commit: commit.to_owned(), warnings };
             let text = serde_json::to_vec(&facts)
@@ -158,7 +188,7 @@ impl Bases {
 
     /// Bases on which no workspace of `agents` lies and that nobody is about to use.
     pub(crate) fn unused(&self, agents: &Path) -> Result<Vec<UnusedBase>> {
-        let used = used_names(agents)?;
+        let used: BTreeSet<PathBuf> = manifests(agents)?.into_iter().filter_map(|m| m.base).collect();
         let mut unused = Vec::new();
         for path in self.folders()? {
             let Ok(name) = path.strip_prefix(&self.folder) else { continue };
@@ -198,15 +228,40 @@ impl Bases {
         let path = gone.clone();
         super::blocking("remove a base", move || std::fs::remove_dir_all(&path).at("removed", &path)).await?;
         let (Some(commit), Some(repository)) = (&base.commit, &base.repository) else { return Ok(()) };
-        let shared = self
+        let other_base = self
             .folders()?
             .iter()
             .any(|other| other.parent() == Some(parent) && file_name(other).starts_with(commit.as_str()));
-        if shared || !repository.common_dir.is_dir() {
+        if other_base || !repository.common_dir.is_dir() || !self.give_back(agents, repository, commit)? {
             return Ok(());
         }
-        refs::drop_all(git, repository, &[format!("refs/phalanx/base/{commit}")]).await
+        refs::drop_all(git, repository, &[keeping_ref(commit)]).await
     }
+
+    /// True when no workspace borrows the commit or is about to; the next one lends it anew.
+    fn give_back(&self, agents: &Path, repository: &Repository, commit: &str) -> Result<bool> {
+        let key = (repository.common_dir.clone(), commit.to_owned());
+        let mut lent = self.lent.lock().map_err(|_| Error::Interrupted { operation: "drop a base" })?;
+        if let Some(cell) = lent.get(&key) {
+            let being_made = Arc::strong_count(cell) > 1;
+            if being_made || cell.get().is_some_and(|lent| Arc::strong_count(lent) > 1) {
+                return Ok(false);
+            }
+        }
+        let borrows = |manifest: &Manifest| {
+            manifest.base_commit.as_deref() == Some(commit)
+                && manifest.repository.as_ref().is_some_and(|r| r.common_dir == repository.common_dir)
+        };
+        if manifests(agents)?.iter().any(borrows) {
+            return Ok(false);
+        }
+        lent.remove(&key);
+        Ok(true)
+    }
+}
+
+fn keeping_ref(commit: &str) -> String {
+    format!("refs/phalanx/base/{commit}")
 }
 
 fn file_name(path: &Path) -> String {
@@ -235,17 +290,17 @@ async fn is_whole(git: &Git, tree: &Path, commit: &str) -> bool {
     compared.is_ok_and(|output| output.status.success())
 }
 
-fn used_names(agents: &Path) -> Result<BTreeSet<PathBuf>> {
-    let mut used = BTreeSet::new();
+fn manifests(agents: &Path) -> Result<Vec<Manifest>> {
     let entries = match std::fs::read_dir(agents) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(used),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("read", agents, error)),
     };
+    let mut found = Vec::new();
     for entry in entries {
         let folders = Folders::of(&entry.at("read", agents)?.path());
-        // A manifest that cannot be read might name any base: no base is unused then.
-        used.extend(manifest::read(&folders)?.and_then(|manifest| manifest.base));
+        // A manifest that cannot be read might name any base: then none is unused.
+        found.extend(manifest::read(&folders)?);
     }
-    Ok(used)
+    Ok(found)
 }

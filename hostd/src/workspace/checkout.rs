@@ -11,6 +11,7 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
+use super::base::Lent;
 use super::error::{At, Error, Result};
 use super::git::{Git, User};
 use super::repository::Repository;
@@ -174,6 +175,15 @@ fn write_shallow(dir: &Path, repository: &Repository) -> Result<()> {
     std::fs::write(&path, shallow).at("written", &path)
 }
 
+/// How a checkout is to come out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fill<'a> {
+    pub(crate) owner: Option<User>,
+    pub(crate) lent: &'a Lent,
+    /// Pay now for a fast first `git status`: pays off where many look at the same files.
+    pub(crate) warm: bool,
+}
+
 /// A new checkout of `commit` at `top`: files, index, and a git folder that borrows the person's
 /// objects. HEAD is detached. Returns what the agent should know about it.
 pub(crate) async fn make(
@@ -181,11 +191,12 @@ pub(crate) async fn make(
     repository: &Repository,
     commit: &str,
     top: &Path,
-    owner: Option<User>,
+    fill: &Fill<'_>,
 ) -> Result<Vec<String>> {
-    let refs = refs_for_checkout(git, repository).await?;
+    let owner = fill.owner;
     let git_dir = top.join(".git");
     let (at, source, id) = (git_dir.clone(), repository.clone(), commit.to_owned());
+    let refs = fill.lent.refs.clone();
     super::blocking("write a git folder", move || {
         write_git_dir(&at, &source.object_format, &[&source.objects()], Head::At(&id), &remote(&source))?;
         write_shallow(&at, &source)?;
@@ -199,21 +210,28 @@ pub(crate) async fn make(
     .await?;
     let run = |operation| git.call(operation).git_dir(&git_dir).work_tree(top).volatile();
     run("check out the base").args(["read-tree", "--reset", "-u", commit]).ok().await?;
-    let (all, git_folder) = (top.to_path_buf(), git_dir.clone());
-    super::blocking("hand over a checkout", move || settle(&all, owner)).await?;
-    // Refreshed with the owner and times that the files keep: the first `git status` reads none.
-    let refreshed = run("check the base").args(["update-index", "--refresh"]).output().await?;
-    if !refreshed.status.success() {
-        let differs = String::from_utf8_lossy(&refreshed.stdout).trim().to_owned();
-        let detail = format!("{differs}{}", refreshed.stderr);
-        return Err(Error::WrongCheckout { commit: commit.to_owned(), detail });
+    // A new owner is a change to git as well: its index must see it.
+    if fill.warm || owner.is_some() {
+        let all = top.to_path_buf();
+        super::blocking("hand over a checkout", move || settle(&all, owner)).await?;
+        let refreshed = run("check the base").args(["update-index", "--refresh"]).output().await?;
+        if !refreshed.status.success() {
+            let differs = String::from_utf8_lossy(&refreshed.stdout).trim().to_owned();
+            let detail = format!("{differs}{}", refreshed.stderr);
+            return Err(Error::WrongCheckout { commit: commit.to_owned(), detail });
+        }
+        let index = git_dir.join("index");
+        super::blocking("hand over a checkout", move || give(&index, owner)).await?;
     }
-    super::blocking("hand over a checkout", move || give(&git_folder.join("index"), owner)).await?;
-    warnings(git, &git_dir, top).await
+    if let Some(known) = fill.lent.warnings.get() {
+        return Ok(known.clone());
+    }
+    let found = warnings(git, &git_dir, top).await?;
+    Ok(fill.lent.warnings.get_or_init(|| found).clone())
 }
 
 /// The person's branches as `origin/…`, his tags and other remote branches, in packed form.
-async fn refs_for_checkout(git: &Git, repository: &Repository) -> Result<Vec<u8>> {
+pub(crate) async fn refs_to_show(git: &Git, repository: &Repository) -> Result<Vec<u8>> {
     let listed = git
         .call("list refs")
         .git_dir(&repository.common_dir)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::base::Base;
-use super::checkout::{self, GitDir, Head};
+use super::checkout::{self, Fill, GitDir, Head};
 use super::error::{At, Error, Result};
 use super::git::User;
 use super::manifest::{self, Folders, Kind, Manifest, VERSION};
@@ -148,11 +148,10 @@ impl Workspaces {
     async fn clone_into(&self, folders: Folders, mut draft: Manifest) -> Result<Workspace> {
         let repository = draft.repository.clone().ok_or(Error::NoRepository)?;
         let commit = commit_of(&draft).to_owned();
-        let keep = format!("refs/phalanx/base/{commit}");
-        refs::ensure(&self.git, &repository, &[(keep, commit.clone())], "phalanx: base of workspaces")
-            .await?;
+        let lent = self.bases.lend(&self.git, &repository, &commit).await?;
         std::fs::create_dir(&folders.work).at("made", &folders.work)?;
-        let warnings = checkout::make(&self.git, &repository, &commit, &folders.work, draft.user).await?;
+        let fill = Fill { owner: draft.user, lent: &lent, warm: false };
+        let warnings = checkout::make(&self.git, &repository, &commit, &folders.work, &fill).await?;
         blocking("write the manifest", move || {
             let git_dir = folders.work.join(".git");
             checkout::write_head(&git_dir, head_of(&draft))?;
@@ -161,6 +160,8 @@ impl Workspaces {
             draft.kind = Kind::Clone;
             draft.warnings.extend(warnings);
             manifest::write(&folders, &draft)?;
+            // The manifest says from here on that the commit is borrowed.
+            drop(lent);
             Ok(Workspace::new(&folders, draft))
         })
         .await

@@ -270,6 +270,17 @@ pub enum Unread {
     },
 }
 
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing => f.write_str("it is not there"),
+            Self::NotAPlainFile => f.write_str("it is no plain file, or lies behind a link"),
+            Self::BadPath => f.write_str("its path is empty, absolute or has `..`"),
+            Self::TooLarge { bytes } => write!(f, "its {bytes} bytes are too many"),
+        }
+    }
+}
+
 /// Opens a plain file below `folder` without following any link on the way.
 pub(crate) fn open_beneath(folder: &Path, name: &Path) -> Result<std::result::Result<File, Unread>> {
     let mut names = Vec::new();

@@ -64,9 +64,7 @@ impl Workspaces {
         if let Some(changes) = view.changes(git, &folders).await? {
             what.extend(changes.not_saved.iter().map(|path| format!("a repository of its own in {path}")));
             let tree = view.tree(git, &folders, &changes).await?;
-            if tree != view.tree_of(git, &found.head).await?
-                && !is_kept(git, &manifest, collected, &tree).await?
-            {
+            if tree != view.head_tree(git).await? && !is_kept(git, &manifest, collected, &tree).await? {
                 let untracked = changes.untracked;
                 what.push(format!(
                     "uncommitted changes in {} file(s), {untracked} of them untracked",

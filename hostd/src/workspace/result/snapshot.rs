@@ -7,7 +7,7 @@ use std::path::Path;
 use super::super::checkout::{GitDir, Head};
 use super::super::error::Result;
 use super::super::git::{Call, Git, object_id};
-use super::super::manifest::{Folders, Manifest};
+use super::super::manifest::{Folders, Kind, Manifest};
 use super::inspect::Found;
 
 /// What is in the workspace beyond HEAD's commit.
@@ -26,6 +26,7 @@ pub(crate) struct Changes {
 pub(crate) struct View {
     pub(crate) scratch: GitDir,
     head: String,
+    head_tree: Option<String>,
 }
 
 impl View {
@@ -46,8 +47,14 @@ impl View {
         let excludes_of =
             if manifest.worktree_git_dir.is_some() { &repository.common_dir } else { &found.git_dir };
         scratch.take_excludes(excludes_of)?;
-        let view = Self { scratch, head: found.head.clone() };
-        let usable = view.scratch.take_index(&found.git_dir)? && view.unhide(git, folders).await?;
+        let at_base = manifest.base_commit.as_ref() == Some(&found.head);
+        let head_tree = manifest.base_tree.clone().filter(|_| at_base);
+        let view = Self { scratch, head: found.head.clone(), head_tree };
+        // The index of the base is ours: nothing is hidden in it.
+        let is_bases =
+            manifest.kind == Kind::Overlay && folders.upper.join(".git/index").symlink_metadata().is_err();
+        let usable =
+            view.scratch.take_index(&found.git_dir)? && (is_bases || view.unhide(git, folders).await?);
         if !usable {
             // No index, or a broken one: compare the files with HEAD instead.
             let _ = std::fs::remove_file(view.scratch.index());
@@ -140,7 +147,7 @@ impl View {
         message: &str,
     ) -> Result<Option<String>> {
         let tree = self.tree(git, folders, changes).await?;
-        if tree == self.tree_of(git, &self.head).await? {
+        if tree == self.head_tree(git).await? {
             return Ok(None);
         }
         const OPERATION: &str = "commit uncommitted work";
@@ -153,10 +160,13 @@ impl View {
         object_id(OPERATION, &made).map(Some)
     }
 
-    pub(crate) async fn tree_of(&self, git: &Git, commit: &str) -> Result<String> {
+    pub(crate) async fn head_tree(&self, git: &Git) -> Result<String> {
+        if let Some(tree) = &self.head_tree {
+            return Ok(tree.clone());
+        }
         const OPERATION: &str = "find the tree of a commit";
         let call = git.call(OPERATION).git_dir(self.scratch.path());
-        object_id(OPERATION, &call.args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).ok().await?)
+        object_id(OPERATION, &call.args(["rev-parse", "--verify", "HEAD^{tree}"]).ok().await?)
     }
 }
 

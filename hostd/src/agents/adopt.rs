@@ -1,0 +1,128 @@
+//! What a new hostd finds of an agent that an earlier one made: only the folder and the cgroup are asked.
+//!
+//! In this order: a final exit record → ended; another boot → rebooted; a live shim → alive; a shim proven dead →
+//! its processes are ended first, then it is lost. What cannot be told is asked again until it can.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hostd_core::{AgentRecord, Found, Input, StartFacts};
+use nix::fcntl::{Flock, FlockArg};
+use protocol::shim::{ShimRecord, file};
+use protocol::time::Timestamp;
+
+use super::create::facts_of;
+use super::exit::{exit_seen, read_exit, read_shim, stats_of};
+use super::user::agent_user;
+use super::watch::{Watched, empty, lost, process, watch};
+use crate::machine::Handle;
+use crate::sys::cgroup::{AgentGroup, Limits};
+use crate::workspace::Workspace;
+
+/// Between two looks at what cannot be told.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells what was found, and watches what is alive to its end.
+pub async fn adopt(machine: Handle, record: AgentRecord) {
+    let found = loop {
+        match look(&machine, &record).await {
+            Ok(found) => break found,
+            Err(why) => {
+                tracing::warn!(agent = %record.agent, why, "what became of an agent cannot be told: unknown");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    };
+    let (found, watched) = found;
+    machine.tell(Input::Found { record: Box::new(record), found }).await;
+    if let Some(watched) = watched {
+        watch(&machine, *watched).await;
+    }
+}
+
+type Look = (Found, Option<Box<Watched>>);
+
+async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
+    let folder = machine.folders.agent(record.agent);
+    let exit = read_exit(&folder)?;
+    let shim = read_shim(&folder)?;
+    let Some(shim) = shim else {
+        return match exit {
+            // A start that failed has an exit record and nothing else.
+            Some(exit) => Ok((Found::Ended { exit: exit_seen(&exit, None), facts: Box::default() }, None)),
+            None if is_held(&folder)? => Err("its supervisor is about to begin".to_owned()),
+            None => Ok((Found::NeverStarted, None)),
+        };
+    };
+    let other_boot = shim.boot_id != machine.boot_id;
+    let mut group = open_group(machine, record).await?;
+    group.set_shim(process(shim.shim));
+    let facts = Box::new(facts(machine, record, &shim, &group, &folder));
+    let stats = stats_of(&group);
+    if let Some(exit) = exit.as_ref().filter(|exit| exit.drained || other_boot) {
+        return if other_boot || empty(&group, record.agent).await {
+            Ok((Found::Ended { exit: exit_seen(exit, stats.as_ref()), facts }, None))
+        } else {
+            Err("its program has ended, other processes of it have not".to_owned())
+        };
+    }
+    if other_boot {
+        return Ok((Found::Rebooted { facts }, None));
+    }
+    let process = process(shim.shim);
+    if process.is_alive().map_err(|error| error.to_string())? {
+        let exited = exit.as_ref().map(|exit| exit_seen(exit, stats.as_ref()));
+        let watched =
+            Watched { record: record.clone(), folder, shim: process, group, exited: exited.is_some() };
+        return Ok((Found::Alive { facts, exited }, Some(Box::new(watched))));
+    }
+    // The shim may have written its last word between the first read and its end.
+    let exit = read_exit(&folder)?;
+    if !empty(&group, record.agent).await {
+        return Err("its supervisor is gone and its processes cannot be ended".to_owned());
+    }
+    Ok(match exit {
+        Some(exit) => (Found::Ended { exit: exit_seen(&exit, stats.as_ref()), facts }, None),
+        None => (Found::Lost { detail: lost(process), facts }, None),
+    })
+}
+
+/// Whether a shim has the folder: it takes the lock first and writes its record after.
+fn is_held(folder: &Path) -> Result<bool, String> {
+    let path = folder.join(file::LOCK);
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open(&path);
+    match opened {
+        Ok(lock) => Ok(Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_err()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+async fn open_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup, String> {
+    let (machine, agent) = (machine.clone(), record.agent.to_string());
+    tokio::task::spawn_blocking(move || match machine.cgroups.open(&agent) {
+        // Ended and taken away, or another boot: an empty one counts the same.
+        Err(error) if error.is_absent() => machine.cgroups.ensure(&agent, &Limits::default()),
+        opened => opened,
+    })
+    .await
+    .map_err(|error| error.to_string())?
+    .map_err(|error| crate::chain(&error))
+}
+
+fn facts(
+    machine: &Handle,
+    record: &AgentRecord,
+    shim: &ShimRecord,
+    group: &AgentGroup,
+    folder: &Path,
+) -> StartFacts {
+    let started_at = Timestamp(shim.started_at_ms);
+    let user = agent_user(record.spec.user.as_deref());
+    let manifest = machine.workspaces.manifest(folder);
+    let (Ok(user), Ok(Some(manifest))) = (user, manifest) else {
+        return StartFacts { started_at, ..StartFacts::default() };
+    };
+    let workspace = Workspace::found(folder, manifest);
+    StartFacts { started_at, ..facts_of(machine, &workspace, group, &user, &record.spec.limits) }
+}

@@ -1,0 +1,103 @@
+//! Brings what an ended agent left to where it is kept, and says what that is.
+
+use std::path::{Path, PathBuf};
+
+use hostd_core::{AgentRecord, Input};
+use protocol::agent::CommitMode;
+use protocol::report::{Collected, Output};
+
+use crate::machine::{Handle, Machine};
+use crate::workspace::{self, Collect};
+
+/// All declared outputs of one agent.
+const OUTPUTS_LIMIT: u64 = 1 << 30;
+
+/// Collects and tells. A collection that fails is told as failed: never success, never the agent's fault.
+pub async fn collect(machine: Handle, record: AgentRecord) {
+    let _permit = machine.ends.acquire().await;
+    let collected = match collect_now(&machine, &record).await {
+        Ok(collected) => to_report(&record, &collected),
+        Err(error) => Collected { failed: Some(crate::chain(&error)), ..Collected::default() },
+    };
+    machine.tell(Input::Collected { agent: record.agent, collected: Box::new(collected) }).await;
+}
+
+/// Repeatable: also called before a removal, to see what is saved.
+///
+/// # Errors
+/// A workspace that is missing, tampered with, or a repository that does not take the result.
+pub(super) async fn collect_now(
+    machine: &Machine,
+    record: &AgentRecord,
+) -> workspace::Result<workspace::Collected> {
+    let folder = machine.folders.agent(record.agent);
+    let spec = &record.spec;
+    let ref_name = spec
+        .checkout
+        .as_ref()
+        .and_then(|checkout| checkout.result_ref.clone())
+        .unwrap_or_else(|| format!("refs/phalanx/adhoc/{}", record.agent));
+    let wanted = Collect {
+        ref_name,
+        commit_mode: match spec.commit {
+            CommitMode::Auto => workspace::CommitMode::Auto,
+            CommitMode::Agent | CommitMode::Unknown => workspace::CommitMode::Agent,
+        },
+        message: format!("Uncommitted work of {}", spec.name),
+        outputs: spec.outputs.clone(),
+        outputs_dir: folder.join("outputs"),
+        outputs_limit_bytes: OUTPUTS_LIMIT,
+        result: spec.result.as_ref().map(PathBuf::from),
+    };
+    machine.workspaces.collect(&folder, &wanted).await
+}
+
+fn to_report(record: &AgentRecord, collected: &workspace::Collected) -> Collected {
+    let mut problems: Vec<String> = collected
+        .output_problems
+        .iter()
+        .map(|problem| format!("output {}: {}", problem.name, problem.why))
+        .collect();
+    let result = match (&record.spec.result, &collected.result) {
+        (Some(name), Some(Ok(bytes))) => match result_text(bytes) {
+            Ok(text) => Some(text),
+            Err(why) => {
+                problems.push(format!("result {name}: {why}"));
+                None
+            }
+        },
+        (Some(name), Some(Err(why))) => {
+            problems.push(format!("result {name}: {why}"));
+            None
+        }
+        (Some(_), None) | (None, _) => None,
+    };
+    if !collected.in_progress.is_empty() {
+        problems.push(format!("an operation of git is unfinished: {:?}", collected.in_progress));
+    }
+    Collected {
+        commit: collected.head_commit.clone(),
+        base_commit: collected.base_commit.clone(),
+        result_ref: collected.ref_name.clone(),
+        uncommitted: collected.uncommitted.as_ref().map(|rest| rest.commit.clone()),
+        branch_drift: collected.branch_drift.clone(),
+        files: collected.diff.files,
+        insertions: collected.diff.insertions,
+        deletions: collected.diff.deletions,
+        result,
+        problems,
+        outputs: collected.outputs.iter().map(|output| to_output(&output.path, output)).collect(),
+        failed: None,
+    }
+}
+
+fn to_output(path: &Path, output: &workspace::Output) -> Output {
+    Output { path: path.display().to_string(), bytes: output.bytes, sha256: output.sha256.clone() }
+}
+
+/// A result is a JSON document in UTF-8.
+fn result_text(bytes: &[u8]) -> Result<String, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| format!("not JSON: {error}"))?;
+    Ok(text.to_owned())
+}

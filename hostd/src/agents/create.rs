@@ -1,0 +1,333 @@
+//! Makes an agent: files given to it, workspace, limits, environment, and the shim that runs its program.
+
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hostd_core::{AgentRecord, Input, StartFacts};
+use protocol::agent::{Blob, CheckoutKind, ResourceLimits, Role, StartStep};
+use protocol::report::WorkspaceFacts;
+use protocol::shim::{Launch, RECORD_VERSION, Ready, file};
+use protocol::time::Timestamp;
+
+use super::environment::{environment_file, environment_of};
+use super::exit::{read_exit, read_shim, start_step};
+use super::user::{AgentUser, agent_user};
+use super::watch::{Watched, watch};
+use crate::clock;
+use crate::machine::{Handle, Machine};
+use crate::state::replace;
+use crate::sys::cgroup::{AgentGroup, Limits};
+use crate::sys::facts::boottime_ms;
+use crate::sys::spawn::{ShimSpawn, ready_pipe, spawn_shim};
+use crate::workspace::{PrepareSpec, Wanted, Workspace, WorkspaceError};
+
+/// A shim says at once whether the program was executed.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+/// Size of a program's terminal until someone attaches.
+const ROWS: u16 = 40;
+const COLS: u16 = 120;
+
+/// Why a start failed, and at which step.
+#[derive(Debug)]
+struct StartError {
+    step: StartStep,
+    detail: String,
+}
+
+impl StartError {
+    fn at<E: std::fmt::Display>(step: StartStep, what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self { step, detail: format!("{what}: {error}") }
+    }
+}
+
+/// Makes the agent and watches it to its end.
+pub async fn create(machine: Handle, record: AgentRecord) {
+    let agent = record.agent;
+    let started = {
+        let _permit = machine.starts.acquire().await;
+        start(&machine, &record).await
+    };
+    match started {
+        Ok((watched, facts)) => {
+            machine.tell(Input::Started { agent, facts: Box::new(facts) }).await;
+            watch(&machine, watched).await;
+        }
+        Err(StartError { step, detail }) => {
+            machine.tell(Input::StartFailed { agent, step, detail }).await;
+        }
+    }
+}
+
+async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, StartFacts), StartError> {
+    let spec = &record.spec;
+    let folder = machine.folders.agent(record.agent);
+    let user =
+        agent_user(spec.user.as_deref()).map_err(StartError::at(StartStep::User, "whom it should run as"))?;
+    make_folders(&folder, &user).map_err(StartError::at(StartStep::Host, "its folders"))?;
+    fetch(machine, &folder, "prompt", spec.prompt.as_ref(), &user).await?;
+    fetch(machine, &folder, "feedback", spec.feedback.as_ref(), &user).await?;
+    let environment = environment_of(machine, record, &user)
+        .await
+        .map_err(StartError::at(StartStep::Environment, "the values of its environment"))?;
+    let workspace = make_workspace(machine, record, &folder, &user).await?;
+    let group = make_group(machine, record).await?;
+    let env_file = folder.join("env");
+    let (mut ready, writer) =
+        ready_pipe().map_err(StartError::at(StartStep::Supervisor, "a pipe for its supervisor"))?;
+    let launch = Launch {
+        ready_fd: Some(writer.number()),
+        env_file: Some(env_file.clone()),
+        ..launch_of(record, &workspace.path, &group, &user)?
+    };
+    let content =
+        serde_json::to_vec(&launch).map_err(StartError::at(StartStep::Supervisor, "the launch record"))?;
+    replace(&env_file, &environment_file(&environment))
+        .and_then(|()| replace(&folder.join(file::LAUNCH), &content))
+        .map_err(StartError::at(StartStep::Host, "its launch"))?;
+    let spawned =
+        spawn_shim(ShimSpawn { shim: &machine.shim, dir: &folder, procs: &group.shim_procs, ready: writer })
+            .map_err(StartError::at(StartStep::Supervisor, "its supervisor"))?;
+    // Dropped, not waited for here: the runtime reaps it whenever it ends.
+    drop(spawned.child);
+    let line = tokio::time::timeout(READY_LIMIT, ready.line())
+        .await
+        .map_err(StartError::at(StartStep::Supervisor, "its supervisor says nothing"))?
+        .map_err(StartError::at(StartStep::Supervisor, "its supervisor cannot be heard"))?;
+    executed(line.as_deref(), &folder)?;
+    let started_at =
+        read_shim(&folder).ok().flatten().map_or_else(clock::now, |shim| Timestamp(shim.started_at_ms));
+    let mut group = group;
+    group.set_shim(spawned.process);
+    let facts = StartFacts { started_at, ..facts_of(machine, &workspace, &group, &user, &spec.limits) };
+    let watched = Watched { record: record.clone(), folder, shim: spawned.process, group, exited: false };
+    Ok((watched, facts))
+}
+
+/// What the shim said on the pipe; when it said nothing, what it left on the disk.
+fn executed(line: Option<&str>, folder: &Path) -> Result<(), StartError> {
+    let said = line.and_then(|line| serde_json::from_str::<Ready>(line).ok());
+    match said {
+        Some(Ready { failure: None, .. }) => Ok(()),
+        Some(Ready { failure: Some(failure), .. }) => {
+            Err(StartError { step: start_step(&failure), detail: failure.message })
+        }
+        // A second shim of one folder says nothing: the first one has it.
+        None if read_shim(folder).is_ok_and(|shim| shim.is_some()) => Ok(()),
+        None => {
+            let detail = match read_exit(folder) {
+                Ok(Some(exit)) => format!("{:?}", exit.cause),
+                Ok(None) | Err(_) => {
+                    let log = std::fs::read_to_string(folder.join(file::LOG)).unwrap_or_default();
+                    format!("its supervisor ended without a word; its log: {:?}", log.trim_end())
+                }
+            };
+            Err(StartError { step: StartStep::Supervisor, detail })
+        }
+    }
+}
+
+fn make_folders(folder: &Path, user: &AgentUser) -> std::io::Result<()> {
+    let make = |path: PathBuf| -> std::io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        if user.launch.is_some() {
+            chown(&path, Some(user.uid), Some(user.gid))?;
+        }
+        Ok(())
+    };
+    ["scratch", "cache", "given"].into_iter().try_for_each(|name| make(folder.join(name)))?;
+    if user.launch.is_some() {
+        // Another user passes through to what is his, and reads nothing else.
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?;
+    }
+    Ok(())
+}
+
+async fn fetch(
+    machine: &Machine,
+    folder: &Path,
+    name: &'static str,
+    blob: Option<&Blob>,
+    user: &AgentUser,
+) -> Result<(), StartError> {
+    let Some(blob) = blob else { return Ok(()) };
+    let content = machine.requests.blob(blob).await.map_err(|error| StartError {
+        step: StartStep::Environment,
+        detail: format!("its {name}: {error}"),
+    })?;
+    let path = folder.join("given").join(name);
+    replace(&path, &content).map_err(StartError::at(StartStep::Host, "a file given to it"))?;
+    if user.launch.is_some() {
+        chown(&path, Some(user.uid), Some(user.gid))
+            .map_err(StartError::at(StartStep::Host, "a file given to it"))?;
+    }
+    Ok(())
+}
+
+async fn make_workspace(
+    machine: &Machine,
+    record: &AgentRecord,
+    folder: &Path,
+    user: &AgentUser,
+) -> Result<Workspace, StartError> {
+    let owner = user.launch.as_ref().map(|launch| (launch.uid, launch.gid));
+    let made = match &record.spec.checkout {
+        None => {
+            let spec = PrepareSpec { repo: None, branch: String::new(), user: owner, kind: Wanted::Plain };
+            machine.workspaces.prepare(folder, &spec).await
+        }
+        Some(checkout) => {
+            let repo = Path::new(&checkout.repo);
+            let resolved =
+                machine.workspaces.resolve(repo, Some(&checkout.commit)).await.map_err(workspace_error)?;
+            match &checkout.branch {
+                Some(branch) => {
+                    let kind = match checkout.kind {
+                        CheckoutKind::Auto | CheckoutKind::Unknown => Wanted::Auto,
+                        CheckoutKind::Overlay => Wanted::Overlay,
+                        CheckoutKind::Clone => Wanted::Clone,
+                        CheckoutKind::Worktree => Wanted::Worktree,
+                    };
+                    let spec =
+                        PrepareSpec { repo: Some(resolved), branch: branch.clone(), user: owner, kind };
+                    machine.workspaces.prepare(folder, &spec).await
+                }
+                None => {
+                    let near = match &checkout.near {
+                        Some(near) => {
+                            machine.workspaces.resolve(repo, Some(near)).await.map_err(workspace_error)?
+                        }
+                        None => resolved,
+                    };
+                    machine.workspaces.fresh_checkout(folder, &near, &checkout.commit, owner).await
+                }
+            }
+        }
+    };
+    made.map_err(workspace_error)
+}
+
+/// What the request names wrongly is the request's fault; all else is this host's.
+fn workspace_error(error: WorkspaceError) -> StartError {
+    let step = match &error {
+        WorkspaceError::RelativePath { .. }
+        | WorkspaceError::PathMissing { .. }
+        | WorkspaceError::NotAFolder { .. }
+        | WorkspaceError::NotARepository { .. }
+        | WorkspaceError::EmptyRepository { .. }
+        | WorkspaceError::UnknownBase { .. }
+        | WorkspaceError::AmbiguousBase { .. }
+        | WorkspaceError::BadName { .. }
+        | WorkspaceError::OverlayUnavailable { .. }
+        | WorkspaceError::OtherUser { .. }
+        | WorkspaceError::WorktreeUser { .. }
+        | WorkspaceError::Permission { .. } => StartStep::Workspace,
+        _ => StartStep::Checkout,
+    };
+    StartError { step, detail: crate::chain(&error) }
+}
+
+async fn make_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup, StartError> {
+    let limits = Limits {
+        memory_bytes: record.spec.limits.memory_bytes,
+        cpu_millis: record.spec.limits.cpu_millis.map(|value| u32::try_from(value).unwrap_or(u32::MAX)),
+        pids: record.spec.limits.pids.map(|value| u32::try_from(value).unwrap_or(u32::MAX)),
+    };
+    let (machine, agent) = (machine.clone(), record.agent.to_string());
+    tokio::task::spawn_blocking(move || machine.cgroups.ensure(&agent, &limits))
+        .await
+        .map_err(StartError::at(StartStep::Limits, "its limits"))?
+        .map_err(|error| StartError { step: StartStep::Limits, detail: crate::chain(&error) })
+}
+
+fn launch_of(
+    record: &AgentRecord,
+    cwd: &Path,
+    group: &AgentGroup,
+    user: &AgentUser,
+) -> Result<Launch, StartError> {
+    let spec = &record.spec;
+    let (program, args) = spec.program.split_first().ok_or_else(|| StartError {
+        step: StartStep::ProgramMissing,
+        detail: "no program was given".to_owned(),
+    })?;
+    let lease = spec.lease_ms.zip(boottime_ms()).map(|(length, now)| now.saturating_add(length));
+    Ok(Launch {
+        version: RECORD_VERSION,
+        agent: record.agent.to_string(),
+        program: program.clone(),
+        args: args.to_vec(),
+        cwd: cwd.to_owned(),
+        env_file: None,
+        rows: ROWS,
+        cols: COLS,
+        agent_procs: group.agent_procs.clone(),
+        // Where groups can be made at all, a program outside of its own would escape stop and limits.
+        cgroup_required: !group.agent_procs.is_empty(),
+        kill_files: group.kill_files.clone(),
+        freeze_files: Vec::new(),
+        events_file: None,
+        user: user.launch.clone(),
+        wall_time_ms: spec.limits.time_ms,
+        grace_ms: spec.grace_ms,
+        lease_deadline_boottime_ms: lease,
+        nofile: None,
+        ready_fd: None,
+    })
+}
+
+/// What is true of the agent on this machine, for its reports.
+#[must_use]
+pub(super) fn facts_of(
+    machine: &Machine,
+    workspace: &Workspace,
+    group: &AgentGroup,
+    user: &AgentUser,
+    limits: &ResourceLimits,
+) -> StartFacts {
+    let mut enforced = Vec::new();
+    if let Some(bytes) = group.enforced.memory_bytes {
+        enforced.push(format!("memory {bytes} B"));
+    }
+    if let Some(millis) = group.enforced.cpu_millis {
+        enforced.push(format!("cpu {}.{:03} cores", millis / 1000, millis % 1000));
+    }
+    if let Some(pids) = group.enforced.pids {
+        enforced.push(format!("pids {pids}"));
+    }
+    if let Some(time_ms) = limits.time_ms {
+        enforced.push(format!("time {time_ms} ms"));
+    }
+    let mut degraded: Vec<String> = group
+        .lacking
+        .iter()
+        .map(|lack| format!("{} limit not enforced: {}", lack.limit, lack.reason))
+        .collect();
+    if group.agent_procs.is_empty() {
+        degraded.push("no-cgroup".to_owned());
+    }
+    if machine.tmux.is_err() {
+        degraded.push("no-session".to_owned());
+    }
+    StartFacts {
+        started_at: Timestamp::default(),
+        workspace: Some(WorkspaceFacts {
+            path: workspace.path.display().to_string(),
+            kind: format!("{:?}", workspace.kind).to_lowercase(),
+            repo: workspace.manifest.repository.as_ref().map(|repo| repo.path.display().to_string()),
+            base_commit: workspace.base_commit.clone(),
+            base_tree: workspace.base_tree.clone(),
+            branch: workspace.branch.clone(),
+            warnings: workspace.warnings.clone(),
+        }),
+        enforced,
+        degraded,
+        user: user.name.clone(),
+    }
+}
+
+/// Whether removal may skip the question of what would be lost: a verification's checkout is never the only copy.
+#[must_use]
+pub(super) fn holds_no_work(role: Role) -> bool {
+    role == Role::Verify
+}

@@ -1,0 +1,27 @@
+//! The jobs of one agent's life: make it, watch it, stop it, collect what it left, take it away.
+//!
+//! A job is a sequence of steps on the machine; it decides nothing about the agent. Its outcome goes to the driver
+//! as an input. Each is repeatable: a hostd that was killed in the middle leaves what the next one finishes.
+
+mod adopt;
+mod collect;
+mod create;
+mod environment;
+mod exit;
+mod lease;
+mod remove;
+mod session;
+mod shim_link;
+mod stop;
+mod user;
+mod watch;
+
+pub use adopt::adopt;
+pub use collect::collect;
+pub use create::create;
+pub use environment::environment_of;
+pub use lease::{ask_lease, set_lease};
+pub use remove::remove;
+pub use shim_link::ShimLink;
+pub use stop::{kill, terminate};
+pub use user::agent_user;

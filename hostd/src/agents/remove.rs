@@ -1,0 +1,75 @@
+//! Takes an ended agent away, all but its transcript and its end, unless it holds the only copy of work.
+
+use std::time::Duration;
+
+use hostd_core::{AgentRecord, Input, Removal};
+use protocol::order::Discard;
+
+use super::collect::collect_now;
+use super::create::holds_no_work;
+use crate::bus::Shipment;
+use crate::machine::{Handle, Machine};
+use crate::sys::cgroup::CgroupError;
+use crate::workspace::OnlyCopy;
+
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Removes and tells how it went.
+pub async fn remove(machine: Handle, record: AgentRecord, discard: Discard) {
+    let _permit = machine.ends.acquire().await;
+    let outcome = match remove_now(&machine, &record, discard).await {
+        Ok(outcome) => outcome,
+        Err(reason) => Removal::Failed { reason },
+    };
+    machine.tell(Input::Removed { agent: record.agent, outcome }).await;
+}
+
+async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) -> Result<Removal, String> {
+    let folder = machine.folders.agent(record.agent);
+    if discard == Discard::Keep
+        && !holds_no_work(record.spec.role)
+        && let Some(holds) = would_lose(machine, record).await
+    {
+        return Ok(Removal::Refused { holds });
+    }
+    if let Ok(tmux) = &machine.tmux {
+        // A session that is left shows a dead pane; it keeps nothing else.
+        if let Err(error) = tmux.kill_session(&record.agent.to_string()).await {
+            tracing::warn!(agent = %record.agent, %error, "the session of a removed agent may be left");
+        }
+    }
+    end_group(machine, record).await?;
+    machine.workspaces.remove(&folder).await.map_err(|error| crate::chain(&error))?;
+    let (handle, agent) = (machine.clone(), record.agent);
+    tokio::task::spawn_blocking(move || handle.folders.archive(agent))
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| crate::chain(&error))?;
+    let folder = machine.folders.archived(agent);
+    machine.shipper.tell(Shipment::Moved { agent, folder }).await;
+    Ok(Removal::Done)
+}
+
+/// What only this workspace has. Unknown counts as held.
+async fn would_lose(machine: &Machine, record: &AgentRecord) -> Option<Vec<String>> {
+    let folder = machine.folders.agent(record.agent);
+    let saved = if record.spec.checkout.is_some() { collect_now(machine, record).await.ok() } else { None };
+    match machine.workspaces.holds_only_copy(&folder, saved.as_ref()).await {
+        OnlyCopy::No => None,
+        OnlyCopy::Yes { what } => Some(what),
+        OnlyCopy::Unknown(reason) => Some(vec![format!("what it holds cannot be told: {reason}")]),
+    }
+}
+
+async fn end_group(machine: &Handle, record: &AgentRecord) -> Result<(), String> {
+    let (machine, agent) = (machine.clone(), record.agent.to_string());
+    let ended = tokio::task::spawn_blocking(move || -> Result<(), CgroupError> {
+        let group = match machine.cgroups.open(&agent) {
+            Err(error) if error.is_absent() => return Ok(()),
+            opened => opened?,
+        };
+        group.kill(KILL_LIMIT)?;
+        group.remove(KILL_LIMIT)
+    });
+    ended.await.map_err(|error| error.to_string())?.map_err(|error| crate::chain(&error))
+}

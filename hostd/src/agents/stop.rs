@@ -1,0 +1,51 @@
+//! Asks an agent to end, and makes it.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use protocol::ids::AgentId;
+use protocol::shim::Request;
+
+use super::shim_link::ShimLink;
+use crate::machine::Handle;
+
+/// Until the kernel says that nothing is left; the core asks again later.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+
+/// SIGTERM to the program's process group; to every process where the shim cannot be reached.
+pub async fn terminate(machine: Handle, agent: AgentId) {
+    let folder = machine.folders.agent(agent);
+    let asked = async {
+        ShimLink::open(&folder).await?.ask(&Request::Signal { signo: Signal::SIGTERM as i32 }).await
+    };
+    let Err(error) = asked.await else { return };
+    tracing::warn!(%agent, %error, "the shim did not pass the signal on: sent to each process");
+    blocking(machine, agent, |group| group.signal_all(Signal::SIGTERM).map(|_| ())).await;
+}
+
+/// Ends every process of the agent, frozen ones too.
+pub async fn kill(machine: Handle, agent: AgentId) {
+    blocking(machine, agent, |group| group.kill(KILL_LIMIT)).await;
+}
+
+async fn blocking(
+    machine: Handle,
+    agent: AgentId,
+    act: impl FnOnce(&crate::sys::cgroup::AgentGroup) -> Result<(), crate::sys::cgroup::CgroupError>
+    + Send
+    + 'static,
+) {
+    let acted = tokio::task::spawn_blocking(move || {
+        let mut group = machine.cgroups.open(&agent.to_string())?;
+        if let Ok(Some(record)) = super::exit::read_shim(&machine.folders.agent(agent)) {
+            group.set_shim(super::watch::process(record.shim));
+        }
+        act(&group)
+    });
+    match acted.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) if error.is_absent() => {}
+        Ok(Err(error)) => tracing::warn!(%agent, %error, "an agent could not be ended; tried again soon"),
+        Err(error) => tracing::error!(%agent, %error, "ending an agent broke off"),
+    }
+}

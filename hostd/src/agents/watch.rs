@@ -1,0 +1,202 @@
+//! Watches one agent from the moment its program runs until nothing of it is left.
+//!
+//! The shim's exit record is the authority. A broken connection proves nothing: the shim's process is looked at, and
+//! only when it is gone without a final record are the agent's processes ended and the agent called lost.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hostd_core::{AgentRecord, ExitSeen, Input};
+use protocol::ids::AgentId;
+use protocol::shim::{Event, ExitRecord, file};
+use tokio::io::AsyncReadExt;
+
+use super::exit::{exit_seen, read_exit, stats_of};
+use super::session::ensure_session;
+use super::shim_link::{LinkError, ShimLink};
+use crate::bus::Shipment;
+use crate::machine::Handle;
+use crate::sys::cgroup::AgentGroup;
+use crate::sys::process::ProcessRef;
+
+/// Between tries to reach a shim that lives and does not answer.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Until a group reports that it is empty after its kill.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// Pace of looking for the sign of readiness.
+const LOOK_FOR_READY: Duration = Duration::from_millis(100);
+/// The sign is looked for in so many first bytes.
+const READY_WITHIN: u64 = 4 << 20;
+
+/// The same process in the words of `sys`.
+#[must_use]
+pub(super) fn process(shim: protocol::shim::ProcessRef) -> ProcessRef {
+    ProcessRef { pid: shim.pid, start_time: shim.start_time }
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) record: AgentRecord,
+    pub(super) folder: PathBuf,
+    pub(super) shim: ProcessRef,
+    pub(super) group: AgentGroup,
+    /// The end of the program was already told of.
+    pub(super) exited: bool,
+}
+
+/// Returns when the agent's end has been told.
+pub(super) async fn watch(machine: &Handle, watched: Watched) {
+    let agent = watched.record.agent;
+    let begin =
+        Shipment::Begin { agent, folder: watched.folder.clone(), epoch: watched.record.epoch.clone() };
+    machine.shipper.tell(begin).await;
+    let end = {
+        let session = ensure_session(machine, &watched.record);
+        let ready = wait_ready(machine, &watched);
+        let end = follow(machine, &watched);
+        tokio::pin!(session, ready, end);
+        let (mut session_done, mut ready_done) = (false, false);
+        loop {
+            tokio::select! {
+                input = &mut end => break input,
+                () = &mut session, if !session_done => session_done = true,
+                () = &mut ready, if !ready_done => ready_done = true,
+            }
+        }
+    };
+    machine.shipper.tell(Shipment::End { agent }).await;
+    machine.tell(end).await;
+    let group = watched.group;
+    let removed = tokio::task::spawn_blocking(move || group.remove(KILL_LIMIT));
+    if let Ok(Err(error)) = removed.await {
+        tracing::warn!(%agent, %error, "the cgroup of an ended agent is left");
+    }
+}
+
+/// The end, as an input.
+async fn follow(machine: &Handle, watched: &Watched) -> Input {
+    let agent = watched.record.agent;
+    let mut exited = watched.exited;
+    loop {
+        match listen(machine, watched, &mut exited).await {
+            Ok(()) | Err(LinkError::Connect(_)) => {}
+            Err(error) => tracing::warn!(%agent, %error, "the talk with a shim broke off"),
+        }
+        match proven_end(machine, watched).await {
+            Some(input) => return input,
+            None => tokio::time::sleep(AGAIN).await,
+        }
+    }
+}
+
+/// Until the shim closes the connection.
+async fn listen(machine: &Handle, watched: &Watched, exited: &mut bool) -> Result<(), LinkError> {
+    let agent = watched.record.agent;
+    let mut link = ShimLink::open(&watched.folder).await?;
+    link.watch().await?;
+    while let Some(event) = link.event().await? {
+        match event {
+            // Told only when something is left; else the end follows at once and says the same.
+            Event::Exited(record) if record.descendants_left && !*exited => {
+                *exited = true;
+                let exit = seen(&record, &watched.group);
+                machine.tell(Input::Exited { agent, exit }).await;
+            }
+            Event::Exited(_) => {}
+            Event::Drained(_) => return Ok(()),
+            Event::Degraded { what } => {
+                let degraded = !what.is_empty();
+                machine.tell(Input::Degraded { agent, what: "transcript-stalled", degraded }).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is proven once the shim is silent: an end, or nothing yet.
+async fn proven_end(machine: &Handle, watched: &Watched) -> Option<Input> {
+    let Watched { record, folder, shim, group, .. } = watched;
+    let (agent, shim) = (record.agent, *shim);
+    let record = match read_exit(folder) {
+        Ok(record) => record,
+        Err(error) => {
+            tracing::warn!(%agent, error, "an exit record cannot be told: unknown");
+            return None;
+        }
+    };
+    if let Some(record) = record.as_ref().filter(|record| record.drained) {
+        return empty(group, agent).await.then(|| Input::Ended { agent, exit: seen(record, group) });
+    }
+    match shim.is_alive() {
+        Ok(true) => None,
+        Err(error) => {
+            tracing::warn!(%agent, %error, "whether a shim lives cannot be told: unknown");
+            None
+        }
+        Ok(false) => {
+            // The shim may have written its last word between the read and its end.
+            let record = read_exit(folder).ok().flatten();
+            if !empty(group, agent).await {
+                machine.tell(Input::Degraded { agent, what: "survivors", degraded: true }).await;
+                return None;
+            }
+            Some(match record {
+                Some(record) => Input::Ended { agent, exit: seen(&record, group) },
+                None => Input::SupervisorLost { agent, detail: lost(shim) },
+            })
+        }
+    }
+}
+
+fn seen(record: &ExitRecord, group: &AgentGroup) -> ExitSeen {
+    exit_seen(record, stats_of(group).as_ref())
+}
+
+/// How a lost supervisor is told of.
+#[must_use]
+pub(super) fn lost(shim: ProcessRef) -> String {
+    format!("its supervisor (pid {}) ended without an exit record; its processes were ended", shim.pid)
+}
+
+/// Whether nothing of the agent lives; what a gone supervisor left is ended first.
+pub(super) async fn empty(group: &AgentGroup, agent: AgentId) -> bool {
+    let group = group.clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        if group.populated()? {
+            group.kill(KILL_LIMIT)?;
+        }
+        group.populated()
+    });
+    match looked.await {
+        Ok(Ok(populated)) => !populated,
+        Ok(Err(error)) if error.is_absent() => true,
+        Ok(Err(error)) => {
+            tracing::warn!(%agent, %error, "whether an agent's processes are gone cannot be told: unknown");
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+/// Tells of readiness once the profile's sign is in the output. No sign, no wait.
+async fn wait_ready(machine: &Handle, watched: &Watched) {
+    let Some(sign) = watched.record.spec.ready_text.as_ref().filter(|sign| !sign.is_empty()) else { return };
+    let path = watched.folder.join(file::OUTPUT);
+    let mut looked = 0;
+    loop {
+        let grown = tokio::fs::metadata(&path).await.map_or(0, |facts| facts.len());
+        if grown > looked {
+            looked = grown;
+            let mut head = Vec::new();
+            if let Ok(output) = tokio::fs::File::open(&path).await {
+                let _ = output.take(READY_WITHIN).read_to_end(&mut head).await;
+            }
+            if head.windows(sign.len()).any(|window| window == sign.as_bytes()) {
+                machine.tell(Input::Ready { agent: watched.record.agent }).await;
+                return;
+            }
+        }
+        tokio::time::sleep(LOOK_FOR_READY).await;
+    }
+}

@@ -1,0 +1,208 @@
+//! Puts hostd together from its configuration, and takes it apart in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hostd_core::{Config, Core, Found, Input};
+use protocol::event::Fact;
+use protocol::host_config::{HOST_CONFIG_VERSION, HostConfig};
+use protocol::ids::{HostId, Region};
+use protocol::report::HostFacts;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::bus::{self, Events, Heart, Inbox, Reports, Requests, Shipper};
+use crate::driver::{Done, Driver};
+use crate::machine::{Machine, inherited_environment, keep_shim};
+use crate::state::{AgentFolders, Life, LifeLock, Loaded};
+use crate::supervisor;
+use crate::sys::cgroup::Cgroups;
+use crate::sys::facts::{FactsReader, boot_id};
+use crate::sys::tmux::{Settings, Tmux};
+use crate::workspace::{Options, Workspaces};
+use crate::{BUILD, agents, asks, clock};
+
+/// Outcomes of jobs that wait for the driver; a job waits when it is full.
+const INPUTS: usize = 1024;
+/// For what is said last.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Reads and checks the configuration.
+///
+/// # Errors
+/// A file that cannot be read, is none, or is of a newer version.
+pub fn read_config(path: &Path) -> anyhow::Result<HostConfig> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let config: HostConfig = serde_json::from_slice(&bytes)
+        .with_context(|| format!("{} is not a host's configuration", path.display()))?;
+    anyhow::ensure!(
+        config.version <= HOST_CONFIG_VERSION,
+        "{} has version {}, this hostd knows {HOST_CONFIG_VERSION}: install the newer one",
+        path.display(),
+        config.version
+    );
+    Ok(config)
+}
+
+/// Looks after this host's agents until `stop` says so. Ends no agent.
+///
+/// # Errors
+/// What keeps it from starting: another hostd, a folder that cannot be written, a configuration that makes no sense.
+pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+    let _lock = LifeLock::take(&config.lock)?;
+    let region: Region = config.region.parse().context("region in the configuration")?;
+    let host: HostId = config.host.parse().context("host in the configuration")?;
+    std::fs::create_dir_all(&config.state).with_context(|| format!("{}", config.state.display()))?;
+    let life = Life::begin(&config.state, clock::now().0)?;
+    let folders = AgentFolders::open(&config.state)?;
+    let loaded = folders.load()?;
+    let bus = bus::connect(&config.bus, region.clone(), host.clone()).await?;
+    let inbox = Inbox::open(&bus, &config.bus.order_key).await?;
+    let (reports, report_task) = Reports::new(bus.clone());
+    let epoch = asks::random_hex().context("no randomness")?;
+    let (events, event_task) = Events::open(bus.clone(), &config.state, &epoch)?;
+    let (shipper, shipper_task) = Shipper::new(bus.clone());
+    let (inputs_in, inputs) = mpsc::channel(INPUTS);
+    let instance = instance_of(&config.state);
+    let cgroups = tokio::task::spawn_blocking(move || Cgroups::detect(&instance)).await?;
+    let shim = keep_shim(&config.home.join("bin")).context("cannot keep the shim")?;
+    let workspaces = Workspaces::new(&config.state, Options::default()).await?;
+    let tmux = open_tmux(&config, &cgroups, &shim).await;
+    let machine = Arc::new(Machine {
+        bus: bus.clone(),
+        folders,
+        workspaces,
+        cgroups,
+        tmux,
+        shim,
+        requests: Requests::new(bus.clone()),
+        shipper,
+        boot_id: boot_id().context("the kernel gives no boot id")?,
+        environment: inherited_environment(),
+        starts: Machine::start_permits(),
+        ends: Machine::end_permits(),
+        inputs: inputs_in,
+        config,
+    });
+    let disk_share_max_percent = percent(machine.config.disk_share_max);
+    let (fencing, fencing_seen) = watch::channel(life.fencing());
+    let (disk_in, disk_used) = watch::channel(0);
+    let (digest_in, digests) = mpsc::channel(1);
+    let heart = Heart {
+        bus: bus.clone(),
+        incarnation: life.incarnation(),
+        fencing: fencing_seen,
+        build: BUILD.to_owned(),
+        disk: machine.config.state.clone(),
+        fixed: fixed_facts(&machine, disk_share_max_percent, &loaded),
+        digest: digest_in,
+        disk_used: disk_in,
+    };
+    let core = Core::new(Config {
+        region,
+        host,
+        incarnation: life.incarnation(),
+        fencing: life.fencing(),
+        disk_share_max_percent,
+    });
+    let started = Fact::HostStarted { incarnation: life.incarnation().0 };
+    events.note(clock::now(), None, machine.config.host.clone(), started);
+    let mut driver = Driver {
+        core,
+        life,
+        machine: machine.clone(),
+        inbox,
+        inputs,
+        digests,
+        reports,
+        events,
+        fencing,
+        disk_used,
+        adopting: BTreeSet::new(),
+        jobs: JoinSet::<Done>::new(),
+        lanes: BTreeMap::new(),
+        reported: BTreeMap::new(),
+        asks_under_way: 0,
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(shipper_task.run());
+    tasks.spawn(heart.run());
+    tasks.spawn(supervisor::keep(machine.config.supervisor.clone()));
+    let mut farewell = JoinSet::new();
+    farewell.spawn(report_task.run());
+    farewell.spawn(event_task.run());
+    adopt(&mut driver, loaded);
+    tracing::info!(host = %machine.config.host, incarnation = %driver.core.incarnation(), "hostd looks after this host");
+    driver.run(stop).await;
+    // Jobs are cut off where they are: the next life finishes them. What was decided is still told.
+    drop(driver);
+    tasks.abort_all();
+    let _ = tokio::time::timeout(FAREWELL, async { while farewell.join_next().await.is_some() {} }).await;
+    bus.flush(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+fn adopt(driver: &mut Driver, loaded: Loaded) {
+    for record in loaded.archived {
+        driver.take(Input::Found { record: Box::new(record), found: Found::Archived });
+    }
+    driver.adopting.extend(loaded.present.iter().map(|record| record.agent));
+    for record in loaded.present {
+        let machine = driver.machine.clone();
+        driver.jobs.spawn(async move {
+            agents::adopt(machine, record).await;
+            Done::Nothing
+        });
+    }
+    for quarantined in loaded.quarantined {
+        let (folder, error) = (quarantined.folder.display(), crate::chain(&quarantined.error));
+        tracing::error!(%folder, error, "the record of an agent is unreadable: kept as it is, not acted on");
+    }
+}
+
+async fn open_tmux(config: &HostConfig, cgroups: &Cgroups, shim: &Path) -> Result<Tmux, String> {
+    let settings = Settings {
+        dir: config.state.join("tmux"),
+        shim: shim.to_owned(),
+        procs: cgroups.viewers().unwrap_or_default(),
+        program: "tmux".into(),
+    };
+    Tmux::open(settings).await.map_err(|error| {
+        tracing::warn!(%error, "agents get no session for people");
+        crate::chain(&error)
+    })
+}
+
+fn fixed_facts(machine: &Machine, disk_share_max_percent: u64, loaded: &Loaded) -> HostFacts {
+    let identity = FactsReader::new().identity();
+    let mut degraded = machine.lacks();
+    if !loaded.quarantined.is_empty() {
+        degraded.push(format!("{} agent records are unreadable", loaded.quarantined.len()));
+    }
+    HostFacts {
+        cpus: identity.cores.and_then(|cores| u32::try_from(cores).ok()).unwrap_or(1),
+        memory_total_bytes: identity.memory_total_bytes.unwrap_or(0),
+        boot_id: machine.boot_id.clone(),
+        cgroups: format!("{:?}", machine.cgroups.kind()).to_lowercase(),
+        overlay: machine.workspaces.facts().overlay.is_ok(),
+        disk_share_max_percent,
+        degraded,
+        ..HostFacts::default()
+    }
+}
+
+/// Two installations on one machine must not share cgroups: the state folder tells them apart.
+fn instance_of(state: &Path) -> String {
+    use sha2::{Digest, Sha256};
+    let path = state.canonicalize().unwrap_or_else(|_| state.to_owned());
+    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(path.as_os_str().as_encoded_bytes()));
+    digest.get(..12).unwrap_or(&digest).to_owned()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=100")]
+fn percent(share: f64) -> u64 {
+    (share * 100.0).round().clamp(0.0, 100.0) as u64
+}

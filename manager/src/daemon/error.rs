@@ -1,0 +1,63 @@
+//! Why the daemon does not start or ends, and how causes are put into words.
+
+use protocol::error::{ErrorCode, WireError};
+
+use super::server::ListenError;
+use crate::embedded::layout::LayoutError;
+use crate::embedded::lock::LockError;
+use crate::embedded::nats::keys::KeyError;
+use crate::store::StoreError;
+use crate::store::seal::SealError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    #[error("the state folder cannot be used")]
+    Layout(#[from] LayoutError),
+    #[error("another manager may be running")]
+    Lock(#[from] LockError),
+    #[error("the store cannot be used")]
+    Store(#[from] StoreError),
+    #[error("orders cannot be signed")]
+    OrderKey(#[from] KeyError),
+    #[error("secrets cannot be sealed")]
+    FleetKey(#[from] SealError),
+    #[error("{0:?} is no region")]
+    Region(String),
+    #[error("the reports of hosts could not be read")]
+    Reports,
+    #[error("the bus cannot be listened to")]
+    Bus(#[from] super::bus::BusError),
+    #[error("the spool of blobs cannot be made")]
+    Spool(#[source] std::io::Error),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error("{0} writes were not taken by the bus before the end; their requests were not acknowledged")]
+    Unwritten(u64),
+    #[error("a part of the manager ended by itself")]
+    Part,
+}
+
+/// An error with its causes, in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Not now, or not known.
+#[must_use]
+pub fn unavailable(message: String) -> WireError {
+    WireError::new(ErrorCode::Unavailable, message)
+}
+
+/// The daemon ends before the answer is there.
+#[must_use]
+pub fn stopping() -> WireError {
+    unavailable("the manager is stopping".to_owned()).hint("ask again once it is back")
+}

@@ -1,0 +1,194 @@
+//! `logs`: the bytes of one transcript in order, each once; with `follow` until nothing can be added.
+//!
+//! Followed, the place in the transcript is the only state: a shipped chunk that continues it is shown at once, and
+//! anything else (a hole, an outage, a renewal) makes the next bytes be read by offset. So no order of messages can
+//! lose or double a byte.
+
+use std::time::Duration;
+
+use protocol::api::{Item, LogStart, Reply};
+use protocol::error::WireError;
+use protocol::order::Question;
+use protocol::transcript::Chunk;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::kept::end_of;
+use super::transcript::{PIECE, Piece, Place, Transcript};
+use crate::daemon::bus::Incoming;
+use crate::daemon::driver::changes::Interest;
+use crate::daemon::hosts::Hosts;
+use crate::daemon::queries::{self, Found};
+use crate::daemon::server::session::Items;
+
+/// How long a host ships at once after it was asked to.
+const FOLLOWED_FOR_MS: u64 = 30_000;
+/// How often it is asked again; also how long a lost chunk stays unnoticed.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// While neither host nor bus can be asked.
+const AWAY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Shows a transcript.
+///
+/// # Errors
+/// When it cannot be read, or its reader is gone.
+pub async fn logs(
+    hosts: Hosts,
+    target: String,
+    from: LogStart,
+    follow: bool,
+    items: Items,
+) -> Result<Reply, WireError> {
+    let view = hosts.driver.glance(move |glance| queries::find(glance, &target)).await??.view;
+    let place = Place { region: view.region, host: view.host, agent: view.id };
+    let mut transcript = Transcript::new(hosts.clone(), place.clone());
+    let position = match from {
+        LogStart::Offset(offset) => offset,
+        LogStart::Tail(lines) => transcript.start_of_tail(lines).await?,
+    };
+    let mut shown = Shown { items, position };
+    if follow {
+        follow_on(&hosts, &place, &mut transcript, &mut shown).await?;
+    } else {
+        let end = show_all(&mut transcript, &mut shown).await?;
+        tracing::debug!(agent = %place.agent, end.length, "transcript shown");
+    }
+    Ok(Reply::Done)
+}
+
+/// What the client has.
+struct Shown {
+    items: Items,
+    position: u64,
+}
+
+impl Shown {
+    /// Shows what of `bytes` is new; a later `offset` is a gap that the transcript no longer has.
+    async fn add(&mut self, offset: u64, mut bytes: Vec<u8>) -> Result<(), WireError> {
+        let known = usize::try_from(self.position.saturating_sub(offset)).unwrap_or(usize::MAX);
+        if known >= bytes.len() {
+            return Ok(());
+        }
+        bytes.drain(..known);
+        let offset = offset.max(self.position);
+        self.position = offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Ok(self.items.send(&Item::Log { offset, bytes }).await?)
+    }
+}
+
+/// Shows all that can be read now; returns the last, empty piece.
+async fn show_all(transcript: &mut Transcript, shown: &mut Shown) -> Result<Piece, WireError> {
+    loop {
+        let piece = transcript.read(shown.position, PIECE).await?;
+        if piece.bytes.is_empty() {
+            return Ok(piece);
+        }
+        let (length, ended) = (piece.length, piece.ended);
+        shown.add(piece.offset, piece.bytes).await?;
+        // Saves the question whether there is more, where the answer is known.
+        if ended && shown.position >= length {
+            return Ok(Piece { offset: length, bytes: Vec::new(), length, ended });
+        }
+    }
+}
+
+/// A live subscription to what the host ships.
+struct Live {
+    chunks: Incoming<Chunk>,
+    changes: watch::Receiver<u64>,
+}
+
+async fn follow_on(
+    hosts: &Hosts,
+    place: &Place,
+    transcript: &mut Transcript,
+    shown: &mut Shown,
+) -> Result<(), WireError> {
+    let mut live = listen(hosts, place).await?;
+    let mut renewed: Option<Instant> = None;
+    loop {
+        if renewed.is_none_or(|at| at.elapsed() >= RENEW_EVERY) {
+            renewed = Some(Instant::now());
+            ask_to_ship(hosts, place).await;
+        }
+        // Before the read: an end that comes after it must be seen as a change.
+        live.changes.mark_unchanged();
+        match show_all(transcript, shown).await {
+            Ok(end) if is_complete(hosts, place, &end, shown.position).await? => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.code == protocol::error::ErrorCode::Unavailable => {
+                if live.changes.has_changed().is_err() {
+                    return Err(error); // the manager is stopping
+                }
+                tokio::time::sleep(AWAY_PAUSE).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        let until = renewed.map_or_else(Instant::now, |at| at + RENEW_EVERY);
+        show_live(&mut live, until, shown).await?;
+    }
+}
+
+async fn listen(hosts: &Hosts, place: &Place) -> Result<Live, WireError> {
+    let subject = manager_core::Subject::Agent(place.agent);
+    let changes = hosts.driver.watch(Interest::Subjects([subject].into())).await?;
+    let chunks = hosts.bus.transcript(&place.region, &place.host, &place.agent).await;
+    let chunks = chunks.map_err(|error| crate::daemon::unavailable(crate::daemon::chain(&error)))?;
+    Ok(Live { chunks, changes })
+}
+
+/// That it does not answer is no fault: what it ships in its own time comes too.
+async fn ask_to_ship(hosts: &Hosts, place: &Place) {
+    let until = hosts.clock.now().after_ms(FOLLOWED_FOR_MS);
+    let host = place.host.clone();
+    let offset = hosts.driver.glance(move |glance| queries::address(glance, &host)).await;
+    let offset_ms = offset.ok().flatten().map_or(0, |address| address.clock_offset_ms);
+    let until = protocol::time::Timestamp(until.0.saturating_add_signed(offset_ms));
+    let question = Question::Follow { agent: place.agent, until };
+    if let Err(error) = hosts.ask_once(&place.host, question, AWAY_PAUSE).await {
+        tracing::debug!(%error, agent = %place.agent, "the host was not asked to ship at once");
+    }
+}
+
+/// Shows chunks that continue what is shown, until one does not, something about the agent changes, or it is time to
+/// renew.
+async fn show_live(live: &mut Live, until: Instant, shown: &mut Shown) -> Result<(), WireError> {
+    loop {
+        let chunk = tokio::select! {
+            received = live.chunks.next() => match received {
+                Some(received) => received.body,
+                None => return Err(crate::daemon::unavailable("the bus is away".to_owned())),
+            },
+            _ = live.changes.changed() => return Ok(()),
+            () = tokio::time::sleep_until(until) => return Ok(()),
+        };
+        if chunk.offset > shown.position {
+            return Ok(()); // a hole: read it
+        }
+        let last = chunk.last && end_of(&chunk) >= shown.position;
+        shown.add(chunk.offset, chunk.bytes).await?;
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether all that there will ever be is shown.
+async fn is_complete(hosts: &Hosts, place: &Place, end: &Piece, position: u64) -> Result<bool, WireError> {
+    if end.ended {
+        return Ok(position >= end.length);
+    }
+    let agent = place.agent;
+    let Some(Found { view, gone }) = hosts.driver.glance(move |glance| queries::agent(glance, agent)).await?
+    else {
+        return Ok(true);
+    };
+    Ok(match view.report {
+        Some(report) => {
+            let over = gone || (report.end.is_some() && !report.draining);
+            over && report.transcript.is_none_or(|facts| position >= facts.bytes)
+        }
+        None => gone,
+    })
+}

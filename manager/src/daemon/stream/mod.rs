@@ -1,0 +1,10 @@
+//! Answers that come in pieces: transcripts, events, waiting for agents, following a run, running a program beside an
+//! agent. Each ends when its client is gone, since the task that feeds it is the client's.
+
+pub mod events;
+pub mod exec;
+pub mod follow_run;
+pub mod kept;
+pub mod logs;
+pub mod transcript;
+pub mod wait;

@@ -16,9 +16,12 @@ use crate::record::{OpenTarget, Origin, RequestState};
 use crate::run::placement;
 use crate::run::queue::Demand;
 
-/// The host says that nothing was removed, and what would have been lost.
+/// The host says that nothing was removed, and what would have been lost, if it still knows.
 pub(crate) fn refused_to_destroy(holds: &[String]) -> WireError {
-    let message = format!("it holds the only copy of work: {}", holds.join(", "));
+    let mut message = String::from("it holds the only copy of work");
+    if !holds.is_empty() {
+        message = format!("{message}: {}", holds.join(", "));
+    }
     WireError::new(ErrorCode::Conflict, message).hint("phalanx destroy --discard")
 }
 

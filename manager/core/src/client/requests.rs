@@ -118,6 +118,11 @@ impl Core {
             let outcome = match &target.found {
                 Err(error) => Some(Err(error.clone())),
                 Ok(agent) if self.fleet.standing(*agent) == Standing::Gone => Some(Ok(())),
+                // Refused while nobody waited, maybe under the manager before this one.
+                Ok(agent) if self.fleet.desired(*agent).is_some_and(|desired| desired.kept) => {
+                    let holds = self.fleet.report(*agent).map_or(&[][..], |report| &report.holds);
+                    Some(Err(super::refused_to_destroy(holds)))
+                }
                 Ok(agent) => {
                     self.requests.waiting.entry(*agent).or_default().insert(key.clone());
                     None

@@ -195,6 +195,25 @@ fn a_host_that_holds_the_only_copy_of_work_refuses_and_the_agent_stays_stopped()
 }
 
 #[test]
+fn a_refusal_that_nobody_waited_for_is_told_when_the_key_comes_back() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    world.program(agent).work = vec![String::from("work/notes.txt")];
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    let key = world.key();
+    let request = Request::DestroyAgents { key, targets: vec![String::from("a")], discard: Discard::Keep };
+    let reply = world.request(request.clone());
+    world.pass(31_000);
+    let error = outcome(world.answer(reply).unwrap().unwrap()).unwrap();
+    assert_eq!(error.code, ErrorCode::Unavailable);
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = false;
+    world.pass(10_000);
+    assert_eq!(outcome(world.ask(request.clone()).unwrap()).unwrap().code, ErrorCode::Conflict);
+    world.restart_manager();
+    assert_eq!(outcome(world.ask(request).unwrap()).unwrap().code, ErrorCode::Conflict);
+}
+
+#[test]
 fn a_destroy_that_no_host_decides_is_answered_after_its_limit_and_stays_wanted() {
     let mut world = World::new();
     let agent = world.create("a").unwrap();

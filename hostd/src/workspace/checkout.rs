@@ -53,11 +53,16 @@ impl GitDir {
 
     /// Copies an index, with the shared part that a split index refers to. Says whether there was one.
     pub(crate) fn take_index(&self, from: &Path) -> Result<bool> {
-        let index = from.join("index");
-        match regular_file(&index) {
-            None => return Ok(false),
-            Some(_) => std::fs::copy(&index, self.index()).at("copied", &index)?,
-        };
+        let (index, copy) = (from.join("index"), self.index());
+        if regular_file(&index).is_none() {
+            return Ok(false);
+        }
+        // The copy keeps the time: git reads a file again only when it is as young as the index, and
+        // would miss a change of the same size and second under a younger one.
+        let written = std::fs::metadata(&index).and_then(|facts| facts.modified()).at("read", &index)?;
+        std::fs::copy(&index, &copy).at("copied", &index)?;
+        let file = std::fs::File::options().append(true).open(&copy).at("opened", &copy)?;
+        file.set_modified(written).at("dated", &copy)?;
         for entry in std::fs::read_dir(from).at("read", from)?.flatten() {
             let name = entry.file_name();
             if name.as_bytes().starts_with(b"sharedindex.") && regular_file(&entry.path()).is_some() {

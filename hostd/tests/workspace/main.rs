@@ -1,5 +1,12 @@
 //! Workspaces against real git, real mounts and repositories that mean harm.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a failed step of a test is a failed test; clippy exempts test functions, not their helpers"
+)]
+
 mod contract;
 mod fixture;
 mod hostile;

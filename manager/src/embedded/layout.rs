@@ -1,4 +1,5 @@
-//! Every path below `PHALANX_HOME`, in one place, and the folders made with mode 0700. Reads and writes no file.
+//! Every path below `PHALANX_HOME`, in one place, and the folders made with mode 0700. Reads and writes no
+//! file.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -213,8 +214,8 @@ pub fn ensure_private_folder(path: &Path) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Connects to the Unix socket at `path`, which may be longer than the 108 bytes of `sockaddr_un`: the folder is
-/// opened and the socket named through it.
+/// Connects to the Unix socket at `path`, which may be longer than the 108 bytes of `sockaddr_un`: the folder
+/// is opened and the socket named through it.
 pub fn connect_socket(path: &Path) -> io::Result<UnixStream> {
     let missing = || io::Error::new(io::ErrorKind::InvalidInput, "a socket path needs a folder and a name");
     let folder = File::open(path.parent().ok_or_else(missing)?)?;

@@ -1,6 +1,6 @@
-//! One holder at a time: an flock(2) on `run/<name>.lock` with the holder's process id in the file. The kernel
-//! releases it however the holder ends, so a held lock *is* the proof of life, and a file without a lock means
-//! nothing.
+//! One holder at a time: an flock(2) on `run/<name>.lock` with the holder's process id in the file. The
+//! kernel releases it however the holder ends, so a held lock *is* the proof of life, and a file without a
+//! lock means nothing.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -53,8 +53,8 @@ impl Lock {
         let failed = |source| LockError::Io { path: path.to_path_buf(), source };
         let file = open(path).map_err(failed)?;
         let (sender, receiver) = mpsc::channel();
-        // flock has no time limit of its own. When ours passes, the thread stays blocked until the holder is gone
-        // and then drops the lock at once, since nobody receives it.
+        // flock has no time limit of its own. When ours passes, the thread stays blocked until the holder is
+        // gone and then drops the lock at once, since nobody receives it.
         std::thread::Builder::new()
             .name("lock".to_owned())
             .spawn(move || {

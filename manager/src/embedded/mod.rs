@@ -1,5 +1,6 @@
-//! The fleet of one machine, started without set-up: where its state lies, the embedded bus and its credentials,
-//! the supervisor that keeps nats-server, manager and hostd running, and starting, stopping, checking all of it.
+//! The fleet of one machine, started without set-up: where its state lies, the embedded bus and its
+//! credentials, the supervisor that keeps nats-server, manager and hostd running, and starting, stopping,
+//! checking all of it.
 //!
 //! Everything here but the supervisor is blocking std code, so that the command line needs no async runtime.
 //! What goes over the bus is [`crate::store`]'s; what hostd does with its configuration is hostd's.

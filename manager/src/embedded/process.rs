@@ -1,5 +1,5 @@
-//! Other processes, named so that a reused number cannot be mistaken: a pidfd pins the process, its start time
-//! tells it from a later one. Starts none.
+//! Other processes, named so that a reused number cannot be mistaken: a pidfd pins the process, its start
+//! time tells it from a later one. Starts none.
 
 use std::fs;
 use std::io;
@@ -69,8 +69,8 @@ pub fn wait_readable(fd: &impl AsFd, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// The start time of a process in clock ticks since boot (field 22 of proc_pid_stat(5)); with the boot it names a
-/// process for good.
+/// The start time of a process in clock ticks since boot (field 22 of proc_pid_stat(5)); with the boot it
+/// names a process for good.
 pub fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command name may hold spaces and brackets: fields are counted behind the last one.

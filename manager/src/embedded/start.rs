@@ -1,4 +1,5 @@
-//! `up`: everything runs when it returns, started once however many call it at the same time; or it says why not.
+//! `up`: everything runs when it returns, started once however many call it at the same time; or it says why
+//! not.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -82,8 +83,8 @@ pub fn is_up(layout: &Layout) -> bool {
     connect_socket(&layout.manager_socket()).is_ok()
 }
 
-/// Makes sure that everything runs. Returns once the manager answers and, when this call started it, every component
-/// is ready.
+/// Makes sure that everything runs. Returns once the manager answers and, when this call started it, every
+/// component is ready.
 pub fn ensure_up(layout: &Layout, options: &UpOptions) -> Result<UpReport, UpError> {
     let begun = Instant::now();
     let report = |outcome| UpReport { outcome, took: begun.elapsed() };

@@ -1,5 +1,5 @@
-//! `down`: the manager, hostd and the bus end, in that order, and are seen to be gone. Agents go on under their shims;
-//! who wants them stopped orders that before.
+//! `down`: the manager, hostd and the bus end, in that order, and are seen to be gone. Agents go on under
+//! their shims; who wants them stopped orders that before.
 
 use std::io;
 use std::time::Duration;

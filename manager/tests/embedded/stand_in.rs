@@ -1,5 +1,5 @@
-//! The other roles of this test program: the supervisor, and daemons that do no more than a daemon must. Run as an
-//! ordinary test, each does nothing.
+//! The other roles of this test program: the supervisor, and daemons that do no more than a daemon must. Run
+//! as an ordinary test, each does nothing.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
@@ -73,7 +73,7 @@ fn daemon_role() {
         let bound = format!("/proc/self/fd/{}/manager.sock", folder.as_raw_fd());
         listener = Some(UnixListener::bind(bound).unwrap());
     }
-    println!("{role} stands in");
+    eprintln!("{role} stands in");
     match listener {
         Some(listener) => listener.incoming().for_each(drop),
         None => std::thread::park(),

@@ -1,4 +1,5 @@
-//! Probes of the machine: where state lies, what the kernel lets us enforce, and limits that a thousand agents reach.
+//! Probes of the machine: where state lies, what the kernel lets us enforce, and limits that a thousand
+//! agents reach.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ pub(super) fn cgroups(_: &Layout) -> Finding {
     }
     let missing: Vec<&str> = wanted.into_iter().filter(|name| !enforced.contains(name)).collect();
     let remedy = if geteuid().is_root() {
-        "run where the cgroup file system is mounted for writing (containers: --cgroupns=private, or privileged)"
+        "run where the cgroup file system is mounted for writing (containers: privileged, or a private cgroupns)"
     } else {
         "run under systemd with Delegate=yes: phalanx up --enable, or run as root"
     };

@@ -1,5 +1,5 @@
-//! `doctor`: what this machine has and lacks, each with the command that mends it. Every probe runs on a thread of its
-//! own with a time limit; one that fails or hangs is `unknown`, never a pass. Changes nothing.
+//! `doctor`: what this machine has and lacks, each with the command that mends it. Every probe runs on a
+//! thread of its own with a time limit; one that fails or hangs is `unknown`, never a pass. Changes nothing.
 
 mod machine;
 mod programs;

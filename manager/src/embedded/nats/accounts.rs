@@ -1,10 +1,10 @@
 //! Who may do what on the bus: the operator, the accounts SYS, FLEET and HOSTS, and their users.
 //!
-//! FLEET holds JetStream and the managers, HOSTS the hostds and nothing else. They meet only in service exports: a
-//! host's put to its own KV key enters FLEET as a service request, and its acknowledgement comes back as the answer.
-//! In one account a host could have the server publish a JetStream answer onto another host's key by naming it as
-//! the reply subject, whatever its own permissions; across accounts that path does not exist. `$JS.API` is not
-//! exported, so hosts have none.
+//! FLEET holds JetStream and the managers, HOSTS the hostds and nothing else. They meet only in service
+//! exports: a host's put to its own KV key enters FLEET as a service request, and its acknowledgement comes
+//! back as the answer. In one account a host could have the server publish a JetStream answer onto another
+//! host's key by naming it as the reply subject, whatever its own permissions; across accounts that path does
+//! not exist. `$JS.API` is not exported, so hosts have none.
 
 use protocol::ids::HostId;
 use protocol::subject::host_inbox;

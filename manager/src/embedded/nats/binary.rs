@@ -1,5 +1,5 @@
-//! Which nats-server runs: the one this installation put into its `bin` folder, else the first on PATH, provided
-//! it is new enough. Installs nothing.
+//! Which nats-server runs: the one this installation put into its `bin` folder, else the first on PATH,
+//! provided it is new enough. Installs nothing.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -55,15 +55,16 @@ pub enum BinaryError {
     #[error("nats-server is neither in {bin} nor on PATH; install it with: phalanx up --install-nats")]
     Missing { bin: PathBuf },
     #[error(
-        "{path} is nats-server {found}, and at least {MINIMUM} is needed; install it with: phalanx up --install-nats"
+        "{path} is nats-server {found}, and at least {MINIMUM} is needed; install it with: \
+         phalanx up --install-nats"
     )]
     TooOld { path: PathBuf, found: Version },
     #[error("{path} does not say its version ({said}); install a good one with: phalanx up --install-nats")]
     Unreadable { path: PathBuf, said: String },
 }
 
-/// Finds the program. One in our own `bin` folder is preferred, since it is there only when the operator asked for it;
-/// an unfit one falls back to the next and is named only when no other fits.
+/// Finds the program. One in our own `bin` folder is preferred, since it is there only when the operator
+/// asked for it; an unfit one falls back to the next and is named only when no other fits.
 pub fn find(layout: &Layout) -> Result<NatsBinary, BinaryError> {
     find_in(layout, std::env::var_os("PATH").as_deref())
 }

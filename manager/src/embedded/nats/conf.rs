@@ -1,5 +1,5 @@
-//! The configuration file of the embedded nats-server: loopback only, operator mode, JetStream that syncs each write,
-//! bounded logs, no monitoring port. Pure text.
+//! The configuration file of the embedded nats-server: loopback only, operator mode, JetStream that syncs
+//! each write, bounded logs, no monitoring port. Pure text.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -40,11 +40,13 @@ impl Conf<'_> {
              log_max_num: {LOG_FILES}\n\
              ping_interval: \"5s\"\n\
              ping_max: 2\n\
-             jetstream {{\n  store_dir: {store}\n  max_mem: 67108864\n  max_file: {max_file}\n  domain: \"{HUB}\"\n  \
+             jetstream {{\n  store_dir: {store}\n  max_mem: 67108864\n  max_file: {max_file}\n  \
+             domain: \"{HUB}\"\n  \
              sync_interval: always\n}}\n\
              operator: \"{operator}\"\n\
              system_account: \"{system}\"\n\
-             resolver {{\n  type: full\n  dir: {resolver}\n  allow_delete: false\n  interval: \"10s\"\n  limit: 1000\n}}\n\
+             resolver {{\n  type: full\n  dir: {resolver}\n  allow_delete: false\n  \
+             interval: \"10s\"\n  limit: 1000\n}}\n\
              resolver_preload {{\n{preload}}}\n",
             port = self.port,
             pid = quoted(&self.layout.nats_pid()),

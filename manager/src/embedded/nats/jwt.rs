@@ -36,7 +36,8 @@ pub struct Claims {
     pub nats: Value,
 }
 
-/// Signs `claims` now. `iat` and `jti` differ from call to call: see [`says`] for whether a JWT is still right.
+/// Signs `claims` now. `iat` and `jti` differ from call to call: see [`says`] for whether a JWT is still
+/// right.
 pub fn encode(claims: &Claims, issuer: &KeyPair) -> Result<String, JwtError> {
     let issued = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut body = Map::new();

@@ -1,5 +1,5 @@
-//! The keys of the bus, made once and never again: an account's streams are stored under its key, so a key that is
-//! lost or made anew loses them. Each seed lies in a file of its own, mode 0600.
+//! The keys of the bus, made once and never again: an account's streams are stored under its key, so a key
+//! that is lost or made anew loses them. Each seed lies in a file of its own, mode 0600.
 
 use std::fs;
 use std::io;
@@ -24,8 +24,8 @@ pub enum KeyError {
     )]
     Damaged { path: PathBuf, kind: &'static str },
     #[error(
-        "{path} is missing, but {data} holds data stored under it; restore the key from a backup, or move {data} \
-         away to start empty"
+        "{path} is missing, but {data} holds data stored under it; restore the key from a backup, \
+         or move {data} away to start empty"
     )]
     Lost { path: PathBuf, data: PathBuf },
     #[error("cannot make a key")]
@@ -71,7 +71,8 @@ pub fn ensure(layout: &Layout) -> Result<BusKeys, KeyError> {
     })
 }
 
-/// The key at `path`, made when it is not there. With `data`, what is stored under the key, it is not made anew.
+/// The key at `path`, made when it is not there. With `data`, what is stored under the key, it is not made
+/// anew.
 fn ensure_key(path: &Path, kind: KeyPairType, data: Option<&Path>) -> Result<KeyPair, KeyError> {
     match fs::read_to_string(path) {
         Ok(seed) => parse(path, &seed, kind),

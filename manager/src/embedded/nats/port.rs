@@ -1,4 +1,5 @@
-//! The loopback port of the bus: chosen free once, kept, and chosen anew only when somebody else has taken it.
+//! The loopback port of the bus: chosen free once, kept, and chosen anew only when somebody else has taken
+//! it.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
@@ -37,7 +38,8 @@ pub fn url(port: u16) -> String {
     format!("nats://127.0.0.1:{port}")
 }
 
-/// The port a server of ours can listen on now. Called only while ours does not run: a port in use is another's.
+/// The port a server of ours can listen on now. Called only while ours does not run: a port in use is
+/// another's.
 pub fn ensure_free(layout: &Layout) -> Result<u16, PortError> {
     if let Some(port) = read(layout)?
         && TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).is_ok()

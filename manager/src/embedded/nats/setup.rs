@@ -93,8 +93,8 @@ pub fn ensure(layout: &Layout, host: &HostId, choice: PortChoice) -> Result<Bus,
     Ok(Bus { port, order_key: keys.order_signing.public_key(), moved: before.is_some_and(|old| old != port) })
 }
 
-/// The bytes JetStream may use, chosen at the first start: the sizes of streams follow from it and must not change
-/// with the disk's fill.
+/// The bytes JetStream may use, chosen at the first start: the sizes of streams follow from it and must not
+/// change with the disk's fill.
 pub fn ensure_max_file(layout: &Layout) -> Result<u64, SetupError> {
     if let Some(chosen) = read_max_file(layout) {
         return Ok(chosen);

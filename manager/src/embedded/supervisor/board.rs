@@ -1,5 +1,5 @@
-//! What the supervisor knows, as others read it from `run/status.json`: written by the supervisor alone. Being a
-//! snapshot it proves nothing about now; locks do.
+//! What the supervisor knows, as others read it from `run/status.json`: written by the supervisor alone.
+//! Being a snapshot it proves nothing about now; locks do.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};

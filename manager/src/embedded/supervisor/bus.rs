@@ -1,5 +1,5 @@
-//! The bus as the supervisor starts it: which server, its files made ready, the local host's configuration beside
-//! them, and when it answers.
+//! The bus as the supervisor starts it: which server, its files made ready, the local host's configuration
+//! beside them, and when it answers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,8 +39,8 @@ pub(super) struct BusPreparation {
 }
 
 impl BusPreparation {
-    /// Makes everything ready and returns the program to start, `None` when the server runs already. Errors are whole
-    /// sentences for a person.
+    /// Makes everything ready and returns the program to start, `None` when the server runs already. Errors
+    /// are whole sentences for a person.
     pub(super) async fn prepare(&self, layout: &Layout, running: bool) -> Result<Option<PathBuf>, String> {
         let (this, layout) = (self.clone(), layout.clone());
         let work = move || this.prepare_now(&layout, running);

@@ -15,8 +15,8 @@ pub const NATS: &str = "nats-server";
 pub const MANAGER: &str = "manager";
 pub const HOSTD: &str = "hostd";
 
-/// One program to keep running. It must hold `run/<name>.lock` (flock, its pid as content) while it lives: that is how
-/// it is found again by a later supervisor. It may end at once when the lock is another's.
+/// One program to keep running. It must hold `run/<name>.lock` (flock, its pid as content) while it lives:
+/// that is how it is found again by a later supervisor. It may end at once when the lock is another's.
 #[derive(Debug, Clone)]
 pub struct Component {
     pub name: String,
@@ -77,8 +77,8 @@ pub fn daemons(layout: &Layout) -> Result<Vec<Component>, ProgramError> {
     ])
 }
 
-/// The running program. The kernel appends ` (deleted)` when its file was replaced, as an upgrade does: then the new
-/// file is meant.
+/// The running program. The kernel appends ` (deleted)` when its file was replaced, as an upgrade does: then
+/// the new file is meant.
 pub fn current_program() -> Result<PathBuf, ProgramError> {
     let path = std::env::current_exe().map_err(ProgramError::CurrentExe)?;
     let replaced = path.to_str().and_then(|text| text.strip_suffix(" (deleted)")).map(PathBuf::from);

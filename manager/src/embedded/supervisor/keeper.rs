@@ -1,4 +1,5 @@
-//! Keeps one component running: adopts the one that lives, starts it otherwise, starts it again when it has ended.
+//! Keeps one component running: adopts the one that lives, starts it otherwise, starts it again when it has
+//! ended.
 //!
 //! ```text
 //! Hold ──Run──> look ──lock held──> adopted ──ended──┐
@@ -59,8 +60,8 @@ pub(super) enum News {
     Stopped,
 }
 
-/// One component and the way to tell of it. The overseer reads news promptly; when the channel is full the keeper
-/// waits.
+/// One component and the way to tell of it. The overseer reads news promptly; when the channel is full the
+/// keeper waits.
 pub(super) struct Keeper {
     pub(super) layout: Layout,
     pub(super) component: Component,
@@ -158,7 +159,8 @@ impl Keeper {
         match lock::holder(&path) {
             Ok(found) => Ok(found),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && self.component.name == NATS => {
-                // A supervisor killed between starting the server and naming it leaves the name to the server.
+                // A supervisor killed between starting the server and naming it leaves the name to the
+                // server.
                 let pid = std::fs::read_to_string(self.layout.nats_pid()).ok();
                 pid.and_then(|text| text.trim().parse().ok())
                     .filter(|pid| process::has_argument(*pid, &self.layout.nats_conf()))
@@ -205,8 +207,8 @@ impl Keeper {
         if self.bus.is_none() {
             return command.stdin(Stdio::null()).spawn().map_err(failed);
         }
-        // nats-server knows no locks, and starts no processes: as its standard input the open lock file lives exactly
-        // as long as the server does.
+        // nats-server knows no locks, and starts no processes: as its standard input the open lock file lives
+        // exactly as long as the server does.
         let path = self.layout.lock(name);
         let lock = Lock::try_take(&path).map_err(|error| error.to_string())?;
         let child = command.stdin(Stdio::from(lock.share().map_err(failed)?)).spawn().map_err(failed)?;
@@ -216,7 +218,8 @@ impl Keeper {
         Ok(child)
     }
 
-    /// Until the end of the component: why it ended and its last words, or `None` when it was stopped on request.
+    /// Until the end of the component: why it ended and its last words, or `None` when it was stopped on
+    /// request.
     async fn watch_over(&mut self, mut life: Life) -> Option<(String, Vec<String>)> {
         let mut ready = false;
         let mut probe = tokio::time::interval(READY_PROBE);
@@ -237,7 +240,8 @@ impl Keeper {
                         None => self.component.is_ready(&self.layout),
                     };
                     if ready {
-                        tracing::info!(component = self.component.name, adopted = life.adopted, "component ready");
+                        let (name, adopted) = (&self.component.name, life.adopted);
+                        tracing::info!(component = name, adopted, "component ready");
                         self.tell(News::Ready).await;
                     }
                 }
@@ -281,8 +285,8 @@ impl Running {
     reason = "AsyncFd::register asks that the descriptor stays open and the same while registered"
 )]
 fn watch_pidfd(pidfd: std::os::fd::OwnedFd) -> std::io::Result<AsyncFd<std::os::fd::OwnedFd>> {
-    // SAFETY: the AsyncFd owns the OwnedFd, which always returns the one descriptor it keeps open, and deregisters
-    // before dropping it.
+    // SAFETY: the AsyncFd owns the OwnedFd, which always returns the one descriptor it keeps open, and
+    // deregisters before dropping it.
     Ok(unsafe { AsyncFd::register(pidfd) }?)
 }
 

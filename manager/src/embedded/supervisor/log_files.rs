@@ -1,8 +1,9 @@
-//! The log files of the components: opened for appending, bounded in size, and the lines a component left behind.
+//! The log files of the components: opened for appending, bounded in size, and the lines a component left
+//! behind.
 //!
-//! A component writes to its file itself, not through the supervisor, so it keeps its log when the supervisor is
-//! killed. Hence a file is bounded by copying it aside and emptying it in place: what is written between the two (well
-//! under a millisecond) is lost, which a log may be.
+//! A component writes to its file itself, not through the supervisor, so it keeps its log when the supervisor
+//! is killed. Hence a file is bounded by copying it aside and emptying it in place: what is written between
+//! the two (well under a millisecond) is lost, which a log may be.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,14 +1,15 @@
-//! The supervisor: one small process, in a session of its own, that keeps nats-server, hostd and the manager running.
-//! It may be killed at any moment: its components do not notice, and the next one adopts them.
+//! The supervisor: one small process, in a session of its own, that keeps nats-server, hostd and the manager
+//! running. It may be killed at any moment: its components do not notice, and the next one adopts them.
 //!
-//! **Who brings it back.** It holds `run/supervisor.lock` while it lives. `phalanx up`, the manager and hostd look at
-//! that lock (the daemons every few seconds, [`ensure_alive`]) and, when nobody holds it, run `phalanx supervise` and
-//! reap it. That program returns at once, having left behind a second one that takes the lock or, finding it taken,
-//! ends. `run/stopped` (made by `phalanx down`, removed by `phalanx up`) makes it end too, so that nothing is
-//! restarted that the operator stopped.
+//! **Who brings it back.** It holds `run/supervisor.lock` while it lives. `phalanx up`, the manager and hostd
+//! look at that lock (the daemons every few seconds, [`ensure_alive`]) and, when nobody holds it, run
+//! `phalanx supervise` and reap it. That program returns at once, having left behind a second one that takes
+//! the lock or, finding it taken, ends. `run/stopped` (made by `phalanx down`, removed by `phalanx up`) makes
+//! it end too, so that nothing is restarted that the operator stopped.
 //!
-//! **A start that fails.** When nothing was running before and a component cannot be brought up, everything it started
-//! is stopped again and the reason is left in `run/status.json`. When something was running, it stays.
+//! **A start that fails.** When nothing was running before and a component cannot be brought up, everything
+//! it started is stopped again and the reason is left in `run/status.json`. When something was running, it
+//! stays.
 
 pub mod board;
 mod bus;
@@ -59,8 +60,8 @@ pub enum SupervisorError {
 }
 
 /// The whole of `phalanx supervise`: `command` is how this process was started. The first process leaves the
-/// caller's session and starts the second, which is nobody's child; it keeps the caller's standard output open until
-/// the start has succeeded or failed, so that a caller with a pipe sees that moment.
+/// caller's session and starts the second, which is nobody's child; it keeps the caller's standard output
+/// open until the start has succeeded or failed, so that a caller with a pipe sees that moment.
 pub fn main(layout: &Layout, options: Options, command: &[OsString]) -> Result<(), SupervisorError> {
     layout.ensure_folders()?;
     if std::env::var_os(STAGE_VARIABLE).is_some_and(|stage| stage == STAGE_DETACHED) {
@@ -87,7 +88,8 @@ pub fn main(layout: &Layout, options: Options, command: &[OsString]) -> Result<(
         .map_err(SupervisorError::Spawn)
 }
 
-/// Supervises in this process until SIGTERM. Returns at once when another does, or all was stopped on purpose.
+/// Supervises in this process until SIGTERM. Returns at once when another does, or all was stopped on
+/// purpose.
 pub fn run(layout: &Layout, options: Options) -> Result<(), SupervisorError> {
     let _lock = match Lock::try_take(&layout.lock("supervisor")) {
         Ok(lock) => lock,
@@ -125,8 +127,8 @@ fn close_stdout() {
     }
 }
 
-/// Daemons outlive the login that started them: they get what names the machine and its user, and no handle or secret
-/// of that login. What an agent gets of it is hostd's to decide.
+/// Daemons outlive the login that started them: they get what names the machine and its user, and no handle
+/// or secret of that login. What an agent gets of it is hostd's to decide.
 fn inherited_environment(
     all: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (OsString, OsString)> {
@@ -175,8 +177,8 @@ pub enum Alive {
     StoppedOnPurpose,
 }
 
-/// Starts the supervisor when nobody is it. For the daemons, every few seconds; takes a few milliseconds and does not
-/// wait for the components.
+/// Starts the supervisor when nobody is it. For the daemons, every few seconds; takes a few milliseconds and
+/// does not wait for the components.
 pub fn ensure_alive(layout: &Layout, command: &[OsString]) -> Result<Alive, SupervisorError> {
     let path = layout.lock("supervisor");
     let held = lock::is_held(&path).map_err(|source| LockError::Io { path, source })?;

@@ -1,5 +1,5 @@
-//! The supervisor's one loop: hears from the keepers, writes the status, decides whether the start has succeeded or
-//! failed, stops everything in order when asked.
+//! The supervisor's one loop: hears from the keepers, writes the status, decides whether the start has
+//! succeeded or failed, stops everything in order when asked.
 
 use std::time::Duration;
 

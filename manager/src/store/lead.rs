@@ -1,0 +1,46 @@
+//! Which manager leads, as a fencing number that only grows: every order carries it, and hosts drop an older
+//! one. Embedded mode has one manager, so the lead has no expiry; taking it raises the number.
+
+use bytes::Bytes;
+use protocol::ids::Fencing;
+use serde::{Deserialize, Serialize};
+
+use super::Store;
+use super::error::StoreError;
+use super::kv::Cas;
+use super::streams::Bucket;
+
+const KEY: &str = "leader";
+const TRIES: u32 = 16;
+
+/// The stored value; fields are only added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct LeadRecord {
+    version: u32,
+    fencing: u64,
+}
+
+impl Store {
+    /// Takes the lead: one above the stored number and above `highest_seen`, the highest that any host
+    /// reports (a bus that was restored from an older copy may have forgotten).
+    pub async fn acquire_lead(&self, highest_seen: Fencing) -> Result<Fencing, StoreError> {
+        for _ in 0..TRIES {
+            let (stored, revision) = match self.get(Bucket::Lead, KEY).await? {
+                None => (0, 0),
+                Some((None, revision)) => (0, revision),
+                Some((Some(value), revision)) => {
+                    let damaged = |_| StoreError::DamagedLead { bucket: Bucket::Lead };
+                    let record: LeadRecord = serde_json::from_slice(&value).map_err(damaged)?;
+                    (record.fencing, revision)
+                }
+            };
+            let fencing = stored.max(highest_seen.0).saturating_add(1);
+            let record = serde_json::json!(LeadRecord { version: 1, fencing }).to_string();
+            match self.cas(Bucket::Lead, KEY, Bytes::from(record), revision).await? {
+                Cas::Written { .. } => return Ok(Fencing(fencing)),
+                Cas::Conflict => {}
+            }
+        }
+        Err(StoreError::LeadContended { tries: TRIES })
+    }
+}

@@ -13,7 +13,12 @@ use crate::support::{Agent, SHIM, alive, launch, shell, wait_until};
 fn a_second_shim_leaves_the_first_alone() {
     let mut agent = Agent::started(&shell("read line; exit 3"));
     let before = agent.record();
-    let run = || Command::new(SHIM).arg("run").arg(&agent.dir).stderr(Stdio::null()).status().unwrap();
+    let run = || {
+        let mut second = Agent::within(&agent.dir);
+        second.shim =
+            Some(Command::new(SHIM).arg("run").arg(&agent.dir).stderr(Stdio::null()).spawn().unwrap());
+        second.wait()
+    };
     assert_eq!(run().code(), Some(5));
     assert_eq!(agent.record(), before);
     let mut connection = agent.connect();
@@ -21,8 +26,9 @@ fn a_second_shim_leaves_the_first_alone() {
     connection.input(b"\r");
     assert_eq!(agent.ended().code, Some(3));
     // Nor does one start the program again when it has ended.
-    let run = || Command::new(SHIM).arg("run").arg(&agent.dir).stderr(Stdio::null()).status().unwrap();
-    assert_eq!(run().code(), Some(5));
+    let mut again = Agent::within(&agent.dir);
+    again.shim = Some(Command::new(SHIM).arg("run").arg(&agent.dir).stderr(Stdio::null()).spawn().unwrap());
+    assert_eq!(again.wait().code(), Some(5));
     assert_eq!(agent.exit().unwrap().code, Some(3));
 }
 

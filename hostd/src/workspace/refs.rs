@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::error::{Error, Result};
 use super::git::{Call, Git, is_object_id};
@@ -54,6 +55,7 @@ pub(crate) async fn ensure(
     let named: Vec<String> = wanted.iter().map(|(name, _)| name.clone()).collect();
     const TRIES: usize = 4;
     for _ in 0..TRIES {
+        clear_stale_locks(repository, &named);
         let now = read(git, repository, &named).await?;
         let moves: Vec<_> = wanted
             .iter()
@@ -70,6 +72,20 @@ pub(crate) async fn ensure(
         }
     }
     Err(refused)
+}
+
+/// git holds the lock of one ref for milliseconds. One that is a minute old belongs to a git that
+/// died with the machine, and would hold up this ref of ours for ever.
+fn clear_stale_locks(repository: &Repository, names: &[String]) {
+    const STALE: Duration = Duration::from_secs(60);
+    for name in names {
+        let lock = repository.common_dir.join(format!("{name}.lock"));
+        let age = lock.symlink_metadata().and_then(|facts| facts.modified()).map(|at| at.elapsed());
+        if age.is_ok_and(|age| age.is_ok_and(|age| age > STALE)) {
+            tracing::warn!(lock = %lock.display(), "lock of a ref was left behind and is removed");
+            let _ = std::fs::remove_file(lock);
+        }
+    }
 }
 
 /// One transaction of `(ref, new, old)`; the zero id as old means: must not exist.

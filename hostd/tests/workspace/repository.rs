@@ -216,6 +216,20 @@ async fn a_branch_lands_by_compare_and_swap_and_never_under_a_checkout() {
 }
 
 #[tokio::test]
+async fn a_lock_that_a_dead_git_left_on_a_ref_of_ours_does_not_hold_it_for_ever() {
+    let fixture = Fixture::new().await;
+    let (agent, _) = fixture.prepare("a", Wanted::Auto).await;
+    let lock = fixture.repo.join(".git/refs/phalanx/run/a/1.lock");
+    std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    let file = std::fs::File::create(&lock).unwrap();
+    let held = fixture.workspaces.collect(&agent, &fixture.wish("a")).await;
+    assert!(matches!(held, Err(WorkspaceError::RefRefused { .. })), "{held:?}");
+    file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(3600)).unwrap();
+    fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap();
+    assert_eq!(fixture.git(&["rev-parse", "refs/phalanx/run/a/1"]), fixture.head());
+}
+
+#[tokio::test]
 async fn a_long_difference_is_cut_and_said_to_be() {
     let fixture = Fixture::new().await;
     let first = fixture.head();

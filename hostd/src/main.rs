@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -15,12 +16,13 @@ struct Arguments {
     command: Action,
 }
 
+/// Without a path the configuration is `host/hostd.json` under `PHALANX_HOME`.
 #[derive(Subcommand)]
 enum Action {
     /// Look after this host until SIGTERM; agents go on after that.
-    Run { config: PathBuf },
+    Run { config: Option<PathBuf> },
     /// Say whether the configuration can be used.
-    CheckConfig { config: PathBuf },
+    CheckConfig { config: Option<PathBuf> },
 }
 
 fn main() -> ExitCode {
@@ -28,8 +30,10 @@ fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("PHALANX_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).init();
     let done = match arguments.command {
-        Action::CheckConfig { config } => hostd::daemon::read_config(&config).map(|_| ()),
-        Action::Run { config } => run(&config),
+        Action::CheckConfig { config } => {
+            config_path(config).and_then(|path| hostd::daemon::read_config(&path)).map(|_| ())
+        }
+        Action::Run { config } => config_path(config).and_then(|path| run(&path)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -38,6 +42,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn config_path(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let home = || std::env::var_os("PHALANX_HOME").map(PathBuf::from);
+    given
+        .or_else(|| home().map(|home| home.join("host/hostd.json")))
+        .context("name a configuration file, or set PHALANX_HOME")
 }
 
 fn run(config: &std::path::Path) -> anyhow::Result<()> {

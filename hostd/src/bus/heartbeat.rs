@@ -14,13 +14,16 @@ use protocol::ids::{Fencing, Incarnation};
 use protocol::report::{DigestRow, Heartbeat, HostFacts};
 use protocol::subject;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::connect::Bus;
 use crate::clock;
 use crate::sys::facts::FactsReader;
 
 const PERIOD: Duration = Duration::from_secs(2);
+/// At first: a manager that starts at the same moment hears of this host at once.
+const FIRST_PERIOD: Duration = Duration::from_millis(200);
+const FIRST_BEATS: u64 = 25;
 const DIGEST_EVERY: u64 = 3;
 const DIGEST_LIMIT: Duration = Duration::from_millis(500);
 
@@ -47,9 +50,7 @@ impl Heart {
     /// Beats until it is dropped.
     pub async fn run(self) {
         let reader = Arc::new(Mutex::new(FactsReader::new()));
-        let mut ticks = tokio::time::interval(PERIOD);
-        // After a stall one beat is due, not all that were missed.
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut ticks = steady(FIRST_PERIOD);
         let mut beats: u64 = 0;
         loop {
             ticks.tick().await;
@@ -59,6 +60,9 @@ impl Heart {
             }
             let digest = if beats.is_multiple_of(DIGEST_EVERY) { self.digest().await } else { None };
             beats = beats.wrapping_add(1);
+            if beats == FIRST_BEATS {
+                ticks = steady(PERIOD);
+            }
             let beat = Heartbeat {
                 region: self.bus.region.clone(),
                 host: self.bus.host.clone(),
@@ -110,6 +114,13 @@ impl Heart {
             Err(error) => tracing::error!(%error, "a heartbeat could not be encoded"),
         }
     }
+}
+
+/// After a stall one beat is due, not all that were missed.
+fn steady(period: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
 }
 
 /// A load of 1.0 is 100.

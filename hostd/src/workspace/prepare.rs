@@ -17,7 +17,9 @@ use super::{PrepareSpec, Wanted, Workspace, Workspaces, blocking, names, refs, r
 
 impl Workspaces {
     pub(super) async fn prepare_now(&self, agent_dir: &Path, spec: &PrepareSpec) -> Result<Workspace> {
-        names::check_branch(&spec.branch)?;
+        if spec.repo.is_some() {
+            names::check_branch(&spec.branch)?;
+        }
         self.check_user(spec.user)?;
         let folders = Folders::of(agent_dir);
         if let Some(manifest) = manifest::read(&folders)? {

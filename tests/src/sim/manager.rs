@@ -8,7 +8,7 @@ use manager_core::{AskToken, Config, Core, Effect, Input, OrderDraft, StoredReco
 use protocol::agent::Blob;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, Fencing, HostId, OrderId};
-use protocol::order::{Answer, Order, Question};
+use protocol::order::{Answer, Command, Order, Question};
 use protocol::time::Timestamp;
 
 use super::network::{Life, Mail};
@@ -119,7 +119,14 @@ impl World {
                 let seed = self.dice.bits();
                 self.manager_input(Input::Client { reply_to, request, seed });
             }
-            Mail::LeaseAsked { .. } => {}
+            Mail::LeaseAsked { machine, from, agent, generation, asked_at } => {
+                let view = self.manager.core.as_ref().and_then(|c| c.agent_view(Timestamp(self.now), agent));
+                let wanted = view.filter(|view| view.wanted == "running").and_then(|view| view.spec.lease_ms);
+                if let Some(ms) = wanted {
+                    self.grant_lease(agent, self.now, ms);
+                    self.send(Mail::LeaseGiven { machine, to: from, agent, generation, asked_at, ms });
+                }
+            }
             Mail::Order { .. }
             | Mail::AskReports { .. }
             | Mail::Ask { .. }
@@ -229,6 +236,13 @@ impl World {
             let (agent, generation) = (draft.command.agent(), draft.command.generation());
             format!("manager orders {} {agent} g{generation} of h{machine}", draft.command.verb())
         });
+        if let Command::Ensure { agent, spec, .. } = &draft.command
+            && let Some(ms) = spec.lease_ms
+        {
+            // The first lease counts from the acceptance, which is not after the order's end.
+            let expires = self.machines[machine].world_time(draft.expires);
+            self.grant_lease(*agent, expires, ms);
+        }
         let order = Order {
             id: OrderId::from_parts(self.now, self.dice.bits()),
             region: draft.region,

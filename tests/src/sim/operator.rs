@@ -114,7 +114,7 @@ impl World {
             outputs: Vec::new(),
             ready_text: None,
             user: None,
-            lease_ms: None,
+            lease_ms: self.dice.percent(30).then(|| self.dice.between(15_000, 60_000)),
         };
         let (key, environment) = (self.key(), Default::default());
         Request::CreateAgent(Box::new(CreateAgent { key, spec, host, environment }))

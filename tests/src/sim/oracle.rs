@@ -27,6 +27,8 @@ pub struct Oracle {
     starts: BTreeMap<TaskId, u32>,
     /// Commits that a verification has passed in the world.
     verified: BTreeSet<(TaskId, String)>,
+    /// When, at the latest, an agent with a lease has ended if nothing more is granted; world time.
+    leases: BTreeMap<AgentId, u64>,
     /// Branches of the repository.
     pub landed: BTreeMap<String, String>,
 }
@@ -104,6 +106,24 @@ impl World {
         }
         for what in broken {
             self.oracle.broken(what);
+        }
+    }
+
+    /// The manager gives a lease; it would move the agent's task a tenth of it after its end.
+    pub fn grant_lease(&mut self, agent: AgentId, from: u64, ms: u64) {
+        let until = from + ms + ms / 10;
+        let known = self.oracle.leases.entry(agent).or_default();
+        *known = (*known).max(until);
+    }
+
+    /// No agent outlives the lease that it was given, whoever cannot reach whom.
+    pub fn check_leases(&mut self, m: usize) {
+        let now = self.now;
+        let over = self.machines[m].folders.iter().find(|(agent, folder)| {
+            folder.is_live() && self.oracle.leases.get(agent).is_some_and(|until| *until < now)
+        });
+        if let Some(agent) = over.map(|(agent, _)| *agent) {
+            self.oracle.broken(format!("{agent} outlives its lease"));
         }
     }
 

@@ -46,6 +46,8 @@ pub enum ProgramEvent {
     Emptied,
     /// Its supervisor looks at the lease.
     Lease,
+    /// The judge does.
+    LeaseJudged,
 }
 
 pub struct World {
@@ -224,6 +226,7 @@ impl World {
         }
         if let Some(ms) = lease_ms {
             self.after(ms, Event::Program(m, boot, agent, ProgramEvent::Lease));
+            self.after(0, Event::Program(m, boot, agent, ProgramEvent::LeaseJudged));
         }
         Some(facts)
     }
@@ -242,6 +245,13 @@ impl World {
                 if let Process::Left(exit) = folder.process.clone() {
                     folder.process = Process::Over(exit);
                     self.ended(m, agent);
+                }
+            }
+            ProgramEvent::LeaseJudged => {
+                if folder.is_live() {
+                    let boot = self.machines[m].boot;
+                    self.check_leases(m);
+                    self.after(1_000, Event::Program(m, boot, agent, ProgramEvent::LeaseJudged));
                 }
             }
             ProgramEvent::Lease => {

@@ -210,6 +210,9 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
     if spec.verify_timeout_ms == Some(0) {
         fields.wrong("verify_timeout_ms", "a limit of 0 lets nothing run; leave it out for no limit");
     }
+    if spec.move_after_ms.is_some() {
+        fields.wrong("move_after", "this build never moves an attempt to another host; leave it out");
+    }
     retries(fields, spec);
 }
 

@@ -4,6 +4,7 @@
 //! What does not fit is passed over: smaller tasks behind it may start. A cap of a run stops that run only; hosts
 //! without room stop everything, which is where the plan ends early.
 
+use std::collections::btree_set::Iter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
@@ -129,9 +130,12 @@ pub fn plan(
     plan
 }
 
+/// What is left of one lane.
+type Cursor<'a> = Peekable<Iter<'a, (u32, TaskId)>>;
+
 /// Iterators over the lanes of each run of one level, and the runs by how much they have live.
 struct Cursors<'a> {
-    lanes: BTreeMap<RunId, BTreeMap<Demand, Peekable<std::collections::btree_set::Iter<'a, (u32, TaskId)>>>>,
+    lanes: BTreeMap<RunId, BTreeMap<Demand, Cursor<'a>>>,
     turn: BTreeSet<(u32, RunId)>,
 }
 
@@ -245,9 +249,8 @@ fn reasons(
     let mut line: Vec<&Ready> = queue.iter().filter(|ready| !placed.contains(&ready.task)).collect();
     line.sort_by_key(|ready| (ready.priority, ready.run, ready.place));
     let mut in_run: BTreeMap<RunId, u64> = BTreeMap::new();
-    let mut in_all: u64 = 0;
     let mut waiting = BTreeMap::new();
-    for ready in line {
+    for (in_all, ready) in (0_u64..).zip(line) {
         let load = loads.get(&ready.run).copied().unwrap_or_default();
         let ahead_in_run = in_run.entry(ready.run).or_insert(0);
         let capped = load.cap.filter(|cap| load.live >= *cap);
@@ -260,7 +263,6 @@ fn reasons(
             (None, None, Some(_) | None) => Waiting::Turn { ahead: in_all },
         };
         *ahead_in_run += 1;
-        in_all += 1;
         waiting.insert(ready.task, why);
     }
     waiting

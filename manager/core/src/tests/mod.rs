@@ -7,6 +7,7 @@ mod loading;
 mod placing;
 mod runs;
 mod scale;
+mod specs;
 mod submitting;
 mod verifying;
 mod world;

@@ -11,7 +11,11 @@ use crate::Config;
 const TASKS: usize = 10_000;
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test measures; the core has no clock")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "the test measures and tells; the core does not"
+)]
 fn ten_thousand_tasks_are_submitted_and_finished_fifty_at_a_time() {
     let mut world = World::with(Config { host_cap: Some(50), ..config() }, &["one"]);
     let begun = Instant::now();

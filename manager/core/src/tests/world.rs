@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::agent::{AgentSpec, CommitMode, End, EndCause, Environment, Phase, ResourceLimits, Role};
-use protocol::api::{CreateAgent, Reply, Request, SubmitRun};
+use protocol::agent::{AgentSpec, End, EndCause, Environment, Phase};
+use protocol::api::{Reply, Request, SubmitRun};
 use protocol::error::WireError;
 use protocol::event::Fact;
 use protocol::ids::{
@@ -11,14 +11,12 @@ use protocol::ids::{
 };
 use protocol::order::{Answer, Command, Discard, Question};
 use protocol::report::{Collected, Heartbeat, HostFacts, Life, Report, Usage};
-use protocol::task::{Accept, Retries, RunSpec, SubmitTask, TaskSpec, TaskState, TaskView};
+use protocol::task::{RunSpec, SubmitTask, TaskSpec, TaskState, TaskView};
 use protocol::time::Timestamp;
 
+pub(super) use super::specs::*;
 use crate::fleet::agent::Standing;
 use crate::{AskToken, Config, Core, Effect, Input, OrderDraft, StoredRecord, Subject};
-
-pub(super) const BASE: &str = "1111111111111111111111111111111111111111";
-pub(super) const WORK: &str = "2222222222222222222222222222222222222222";
 
 pub(super) fn host_id(name: &str) -> HostId {
     name.parse().unwrap()
@@ -381,10 +379,9 @@ impl World {
     pub(super) fn create(&mut self, name: &str) -> Result<AgentId, WireError> {
         let key = self.key();
         let create = create(key, name);
-        match self.ask(Request::CreateAgent(Box::new(create)))? {
-            Reply::Accepted { agent } => Ok(agent),
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(Request::CreateAgent(Box::new(create)))?;
+        let Reply::Accepted { agent } = reply else { panic!("{reply:?}") };
+        Ok(agent)
     }
 
     pub(super) fn stop(&mut self, target: &str) -> Reply {
@@ -401,10 +398,9 @@ impl World {
         let key = self.key();
         let tasks =
             tasks.into_iter().map(|spec| SubmitTask { spec, environment: Environment::default() }).collect();
-        match self.ask(Request::SubmitRun(Box::new(SubmitRun { key, run, tasks })))? {
-            Reply::Submitted { run, .. } => Ok(run),
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(Request::SubmitRun(Box::new(SubmitRun { key, run, tasks })))?;
+        let Reply::Submitted { run, .. } = reply else { panic!("{reply:?}") };
+        Ok(run)
     }
 
     pub(super) fn cancel(&mut self, run: RunId, tasks: &[&str]) -> Reply {
@@ -472,101 +468,4 @@ fn tombstone(spec: AgentSpec, generation: Generation) -> Program {
         work: Vec::new(),
         holds: Vec::new(),
     }
-}
-
-pub(super) fn end(cause: EndCause, code: Option<i32>, at: Timestamp) -> End {
-    End { cause, code, signal: None, step: None, detail: String::new(), at }
-}
-
-pub(super) fn collected(commit: Option<&str>) -> Collected {
-    Collected {
-        commit: commit.map(str::to_owned),
-        base_commit: commit.map(|_| BASE.to_owned()),
-        ..Collected::default()
-    }
-}
-
-pub(super) fn create(key: RequestKey, name: &str) -> CreateAgent {
-    CreateAgent { key, spec: agent_spec(name), host: None, environment: Environment::default() }
-}
-
-pub(super) fn agent_spec(name: &str) -> AgentSpec {
-    AgentSpec {
-        name: name.parse().unwrap(),
-        role: Role::Own,
-        task: None,
-        program: vec![String::from("/bin/true")],
-        profile: None,
-        labels: BTreeMap::new(),
-        limits: ResourceLimits::default(),
-        grace_ms: 5_000,
-        checkout: None,
-        commit: CommitMode::Agent,
-        has_environment: false,
-        prompt: None,
-        feedback: None,
-        result: None,
-        outputs: Vec::new(),
-        ready_text: None,
-        user: None,
-        lease_ms: None,
-    }
-}
-
-pub(super) fn run_spec(name: &str) -> RunSpec {
-    RunSpec { name: name.parse().unwrap(), max_parallel: None, labels: BTreeMap::new() }
-}
-
-pub(super) fn capped(cap: u32) -> RunSpec {
-    RunSpec { max_parallel: Some(cap), ..run_spec("r") }
-}
-
-/// A task that is accepted by its exit code.
-pub(super) fn task_spec(name: &str) -> TaskSpec {
-    TaskSpec {
-        name: name.parse().unwrap(),
-        program: vec![String::from("/bin/true")],
-        prompt: None,
-        profile: None,
-        repo: None,
-        base_commit: None,
-        depends_on: Vec::new(),
-        priority: 0,
-        labels: BTreeMap::new(),
-        limits: ResourceLimits::default(),
-        grace_ms: 5_000,
-        retries: Retries { jitter_percent: 0, ..Retries::default() },
-        verify: Vec::new(),
-        verify_timeout_ms: None,
-        accept: Accept::Exit,
-        result: None,
-        outputs: Vec::new(),
-        commit: CommitMode::Agent,
-        user: None,
-        has_environment: false,
-        ready_text: None,
-        move_after_ms: None,
-    }
-}
-
-pub(super) fn after(name: &str, on: &[&str]) -> TaskSpec {
-    let depends_on = on.iter().map(|name| name.parse().unwrap()).collect();
-    TaskSpec { depends_on, ..task_spec(name) }
-}
-
-pub(super) fn retried(name: &str, max: u32) -> TaskSpec {
-    let mut spec = task_spec(name);
-    spec.retries.max = max;
-    spec
-}
-
-/// A task in a repository.
-pub(super) fn repo_spec(name: &str) -> TaskSpec {
-    let (repo, base_commit) = (Some(String::from("/repo")), Some(BASE.to_owned()));
-    TaskSpec { repo, base_commit, ..task_spec(name) }
-}
-
-pub(super) fn verified(name: &str) -> TaskSpec {
-    let verify = vec![vec![String::from("/bin/check"), String::from("it's")]];
-    TaskSpec { verify, accept: Accept::Verify, ..repo_spec(name) }
 }

@@ -186,7 +186,7 @@ impl World {
                 task.spec.name == *name && matches!(task.state, TaskState::Accepted | TaskState::Merged)
             })
         };
-        let open = task.depends_on.iter().find(|name| !accepted(*name))?;
+        let open = task.depends_on.iter().find(|name| !accepted(name))?;
         Some(format!("{}/{} starts before {open} is accepted", link.run_name, link.task_name))
     }
 

@@ -50,7 +50,11 @@ pub enum WorkspaceError {
     NoRepository,
     #[error("branch `{branch}` is checked out in {}", at.display())]
     CheckedOut { branch: String, at: PathBuf },
-    #[error("`{name}` is at {}, not at {}", found.as_deref().unwrap_or("nothing"), expected.as_deref().unwrap_or("nothing"))]
+    #[error(
+        "`{name}` is at {}, not at {}",
+        found.as_deref().unwrap_or("nothing"),
+        expected.as_deref().unwrap_or("nothing")
+    )]
     RefMoved { name: String, expected: Option<String>, found: Option<String> },
     #[error("`{name}` cannot be written: {detail}")]
     RefRefused { name: String, detail: String },

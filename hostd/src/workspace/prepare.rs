@@ -44,7 +44,8 @@ impl Workspaces {
             (Wanted::Auto, Ok(overlay)) => {
                 match self.overlay_into(*overlay, folders.clone(), draft.clone()).await {
                     Err(Error::Io { operation: "mounted", source, .. }) => {
-                        tracing::warn!(agent = %agent_dir.display(), error = %source, "no overlay; cloned instead");
+                        let agent = agent_dir.display();
+                        tracing::warn!(%agent, error = %source, "no overlay; cloned instead");
                         clear(&folders).await?;
                         let mut draft = draft;
                         draft.warnings.push(format!("cloned, since no overlay could be mounted: {source}"));

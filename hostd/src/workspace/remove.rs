@@ -154,7 +154,7 @@ impl Walk {
             let Some(name) = level.rest.pop() else {
                 let done = levels.pop();
                 if let (Some(done), Some(parent)) = (done, levels.last())
-                    && let Err(error) = unlinkat(&parent.folder, done.name.as_os_str(), UnlinkatFlags::RemoveDir)
+                    && let Err(error) = remove_empty(&parent.folder, &done.name)
                     && error != Errno::ENOENT
                     // What kept it full has been named.
                     && (error != Errno::ENOTEMPTY || self.left.is_empty())
@@ -207,6 +207,10 @@ impl Walk {
             Err(error) => self.keep(path, error),
         }
     }
+}
+
+fn remove_empty(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {
+    unlinkat(parent, name, UnlinkatFlags::RemoveDir)
 }
 
 /// Opens a folder, never through a link, and makes it writable for its owner first.

@@ -13,3 +13,4 @@ mod hostile;
 mod many;
 mod repository;
 mod taking_away;
+mod users;

@@ -42,7 +42,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) limit_bytes: u64,
 }
 
-/// A path hands over a file or all files of a folder; `*`, `?`, `[a]` match within one level, `**` over levels.
+/// A path hands over a file or all files of a folder; `*`, `?`, `[a]` match within one level, `**`
+/// over levels.
 pub(crate) fn collect(work: &Path, wanted: &Wanted<'_>) -> Result<(Vec<Output>, Vec<OutputProblem>)> {
     let (mut outputs, mut problems) = (Vec::new(), Vec::new());
     let mut left = wanted.limit_bytes;

@@ -1,5 +1,7 @@
 //! Reports from the outside: what is in them, in which order, and that nothing in them can act.
 
+#![expect(clippy::unwrap_used, reason = "what builds the input of a test may fail it")]
+
 use std::collections::BTreeMap;
 
 use manager::report::{Fetched, Writer};

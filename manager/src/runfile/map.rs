@@ -57,10 +57,10 @@ pub fn read_rows(source: &str, folder: &Path) -> Result<Vec<Node>, MapError> {
 pub fn parse_rows(name: &str, text: &str) -> Result<Vec<Node>, Problems> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let start = text.trim_start();
-    if start.starts_with('[') {
-        if let Some(Node { kind: Kind::List(rows), .. }) = jsonl::parse_whole(text) {
-            return Ok(rows);
-        }
+    if start.starts_with('[')
+        && let Some(Node { kind: Kind::List(rows), .. }) = jsonl::parse_whole(text)
+    {
+        return Ok(rows);
     }
     if start.starts_with('{') {
         let mut problems = Collector::default();

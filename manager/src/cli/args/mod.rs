@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use super::output::format::OutputFormat;
 
-/// Start and supervise coding agents, and run batches of tasks with them.
+/// Start coding agents, look after them, and run batches of tasks with them.
 #[derive(Parser, Debug)]
 #[command(name = "phalanx", version, styles = Styles::plain(), max_term_width = 100, propagate_version = true)]
 #[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = true)]
@@ -74,7 +74,7 @@ pub enum Command {
     #[command(before_help = "Examples:\n  phalanx events --since 1h\n  phalanx events -f demo")]
     Events(agent::Events),
 
-    Create(agent::Create),
+    Create(Box<agent::Create>),
     /// List agents
     #[command(before_help = "Examples:\n  phalanx ls\n  phalanx ls -a -l team=core --phase CRASHED -o json")]
     Ls(agent::Ls),

@@ -37,6 +37,8 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 /// Within which the hosts' reports must have been read at the start.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30);
+/// How long the first heartbeat of any host is waited for: a little over its period.
+const FIRST_HOST_LIMIT: Duration = Duration::from_millis(2_500);
 /// Orders that wait to be signed and sent.
 const ORDERS_WAITING: usize = 8_192;
 const ASKS_WAITING: usize = 4_096;
@@ -83,9 +85,14 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         tracing::error!(bucket = bad.bucket, key = bad.key, reason = bad.reason, "a record is set aside");
     }
     // Before anyone is served, so that nobody sees an agent without what its host has reported of it.
-    let early = snapshot.reports.into_iter().map(|report| Input::Report(Box::new(report))).collect();
+    let mut early: std::collections::VecDeque<Input> =
+        snapshot.reports.into_iter().map(|report| Input::Report(Box::new(report))).collect();
 
     let bus = Bus::new(store.client().clone(), order_key);
+    let mut heartbeats = bus.heartbeats().await?;
+    // Who asks first shall not be told that no host is heard when one just has not had its turn to speak.
+    let first = tokio::time::timeout(FIRST_HOST_LIMIT, inbound::next_heartbeat(&mut heartbeats)).await;
+    early.extend(first.ok().flatten().map(|heartbeat| Input::Heartbeat(Box::new(heartbeat))));
     let (batches, batches_in) = mpsc::channel(1);
     let (acknowledge, acknowledged) = mpsc::channel(1);
     let (orders, orders_in) = mpsc::channel(ORDERS_WAITING);
@@ -108,7 +115,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     tasks.spawn(hosts::carry_out_asks(hosts.clone(), logs, asks_in));
     tasks.spawn(facts::append_facts(store.clone(), region, clock.clone(), facts_in));
     tasks.spawn(inbound::watch_reports(driver.clone(), reports));
-    tasks.spawn(inbound::take_heartbeats(driver.clone(), bus.heartbeats().await?));
+    tasks.spawn(inbound::take_heartbeats(driver.clone(), heartbeats));
     let rpc = Rpc { hosts: hosts.clone(), blobs: Arc::clone(&blobs), secrets };
     tasks.spawn(rpc.serve(bus.host_requests().await?, stopped.clone()));
     if let Some(command) = options.supervise.clone() {

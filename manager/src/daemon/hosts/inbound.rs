@@ -73,18 +73,25 @@ fn report_of(change: &Change) -> Option<Report> {
     }
 }
 
-/// Hands on heartbeats until the connection or the loop ends.
-pub async fn take_heartbeats(driver: Driver, mut heartbeats: Incoming<Heartbeat>) {
+/// The next heartbeat that its host may have sent; `None` once the connection is closed.
+pub async fn next_heartbeat(heartbeats: &mut Incoming<Heartbeat>) -> Option<Heartbeat> {
     while let Some(received) = heartbeats.next().await {
         let heartbeat = received.body;
         let named = received
             .sender
             .as_ref()
             .is_some_and(|(region, host)| *region == heartbeat.region && *host == heartbeat.host);
-        if !named {
-            tracing::warn!(host = %heartbeat.host, "a heartbeat came from another host and is passed over");
-            continue;
+        if named {
+            return Some(heartbeat);
         }
+        tracing::warn!(host = %heartbeat.host, "a heartbeat came from another host and is passed over");
+    }
+    None
+}
+
+/// Hands on heartbeats until the connection or the loop ends.
+pub async fn take_heartbeats(driver: Driver, mut heartbeats: Incoming<Heartbeat>) {
+    while let Some(heartbeat) = next_heartbeat(&mut heartbeats).await {
         if driver.happened(Input::Heartbeat(Box::new(heartbeat))).await.is_err() {
             return;
         }

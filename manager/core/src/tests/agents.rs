@@ -264,8 +264,10 @@ fn an_older_report_changes_nothing_and_none_brings_back_the_destroyed() {
     let agent = world.create("a").unwrap();
     let old = world.report_of(&host_id("one"), agent);
     world.stop("a");
+    world.drops_orders = true;
     world.input(Input::Report(Box::new(old.clone())));
     assert_eq!(world.standing(agent), Standing::Ended);
+    world.drops_orders = false;
     world.destroy("a", Discard::Keep);
     let mut late = old;
     late.incarnation = Incarnation(9);

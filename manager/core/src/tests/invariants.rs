@@ -291,7 +291,7 @@ impl Trial {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn invariants_hold_after_every_input_and_the_fleet_settles(acts in prop::collection::vec(act(), 1..120)) {

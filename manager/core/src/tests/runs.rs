@@ -190,6 +190,18 @@ fn infrastructure_is_not_charged_within_its_bound_over_restarts_of_the_manager()
 }
 
 #[test]
+fn infrastructure_alone_does_not_use_up_the_charged_starts() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![retried("a", 5)]).unwrap();
+    while world.state(run, "a") == TaskState::Running {
+        rebooted(&mut world, run, "a");
+        world.pass(200_000);
+    }
+    let task = world.task(run, "a");
+    assert_eq!((task.state, task.attempts.len()), (TaskState::Failed, 11));
+}
+
+#[test]
 fn what_was_stopped_by_hand_is_not_tried_again() {
     let mut world = World::new();
     let run = world.submit(run_spec("r"), vec![retried("a", 5)]).unwrap();

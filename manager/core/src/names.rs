@@ -122,3 +122,46 @@ pub(crate) fn task_agent(now: Timestamp, task: TaskId, attempt: u32, purpose: &s
     ]);
     AgentId::from_parts(now.0, bits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "only a real shell can say how it reads the script")]
+    fn run(programs: &[&[&str]]) -> (Option<i32>, String) {
+        let programs: Vec<Vec<String>> =
+            programs.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect();
+        let output = std::process::Command::new("/bin/sh").arg("-c").arg(script(&programs)).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    #[test]
+    fn the_script_passes_every_argument_as_it_is_and_shows_it() {
+        let odd = "it's $HOME `x` \"y\" \\ ; *\n-l %s";
+        let (code, text) = run(&[&["printf", "<%s>", odd, ""]]);
+        assert_eq!(code, Some(0));
+        assert!(text.ends_with(&format!("<{odd}><>")), "{text}");
+        assert!(text.starts_with("+ 'printf' '<%s>'"), "{text}");
+    }
+
+    #[test]
+    fn the_script_ends_with_the_code_of_the_first_that_fails() {
+        let (code, text) = run(&[&["true"], &["sh", "-c", "exit 7"], &["echo", "never"]]);
+        assert_eq!(code, Some(7));
+        assert!(!text.contains("\nnever"), "{text}");
+        assert_eq!(run(&[&["no-such-program"]]).0, Some(127));
+    }
+
+    #[test]
+    fn a_command_of_the_shell_itself_does_not_pass_for_a_program() {
+        assert_eq!(run(&[&["exit", "0"]]).0, Some(127));
+    }
+
+    #[test]
+    fn a_slug_is_never_empty_never_long_and_plain_ascii() {
+        assert_eq!(slug("  Fix: the *bug*! ", "task"), "fix-the-bug");
+        assert_eq!(slug("名前", "task"), "task");
+        assert_eq!(slug(&"a".repeat(200), "task").len(), 40);
+        assert_eq!(slug("..", "run"), "run");
+    }
+}

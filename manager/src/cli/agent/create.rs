@@ -16,7 +16,8 @@ use super::super::output::pipe::{Stdout, say};
 use super::super::output::render::{Listing, list};
 use super::super::output::sanitise::safe_line;
 use super::super::output::when::now;
-use super::view::{AgentRow, end, long_end};
+use super::view::{self, AgentRow, end, long_end};
+use super::wait::wait;
 use super::{environment, select};
 use crate::runfile::problem::suggestion;
 use crate::runfile::profile;
@@ -25,6 +26,8 @@ use crate::runfile::units::{UnitError, cpu_millis, duration_ms, size_bytes};
 
 /// A start takes this long at most before the client stops waiting; the start itself goes on.
 const START_LIMIT: Duration = Duration::from_secs(300);
+/// A program that ends at once with an error shall not be called started: its end is waited for so long.
+const SETTLE: Duration = Duration::from_millis(200);
 /// Made-up names that are tried before giving up.
 const NAME_TRIES: usize = 20;
 
@@ -197,10 +200,10 @@ fn submit(client: &mut Client, args: &Create, request: &mut CreateAgent) -> Resu
 fn started(client: &mut Client, agent: AgentId, request: &CreateAgent) -> Result<AgentView, Failure> {
     let (name, key): (&Name, &RequestKey) = (&request.spec.name, &request.key);
     let limits = Limits { deadline: Some(Instant::now() + START_LIMIT), interrupts: None };
-    let wait = Request::WaitAgents { targets: vec![agent.to_string()], until: Until::Started };
+    let until_started = Request::WaitAgents { targets: vec![agent.to_string()], until: Until::Started };
     let mut view = None;
     let end = client
-        .stream(&wait, &limits, |item| {
+        .stream(&until_started, &limits, |item| {
             if let Item::Agent(agent) = item {
                 view = Some(*agent);
             }
@@ -208,7 +211,12 @@ fn started(client: &mut Client, agent: AgentId, request: &CreateAgent) -> Result
         })
         .map_err(|failure| with_key(failure, "phalanx create", key))?;
     match (end, view) {
-        (StreamEnd::Reply(_), Some(view)) => Ok(view),
+        (StreamEnd::Reply(_), Some(view)) if view::end(&view).is_some() => Ok(view),
+        (StreamEnd::Reply(_), Some(view)) => {
+            let settled =
+                wait(client, vec![agent.to_string()], Until::Ended, Some(Instant::now() + SETTLE), false)?;
+            Ok(settled.views.into_iter().next().unwrap_or(view))
+        }
         (StreamEnd::Reply(_), None) => select::one(client, &agent.to_string()),
         _ => {
             let message = format!(

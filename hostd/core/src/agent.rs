@@ -69,6 +69,8 @@ pub struct Agent {
     pub holds: Vec<String>,
     /// Why the last removal or save did not work.
     pub trouble: String,
+    /// The record is not the one it was created with: a save that fails may be of a later one.
+    pub(crate) is_amended: bool,
     kill_at: Option<Timestamp>,
     remove_at: Option<Timestamp>,
     lease: Option<LeaseClock>,
@@ -97,6 +99,7 @@ impl Agent {
             degraded: BTreeSet::new(),
             holds: Vec::new(),
             trouble: String::new(),
+            is_amended: false,
             kill_at: None,
             remove_at: None,
             lease: None,
@@ -133,6 +136,7 @@ impl Agent {
 
     /// The agent as this hostd found it at its start.
     pub fn adopt(&mut self, now: Timestamp, found: Found) -> Vec<Effect> {
+        self.is_amended = true;
         if self.record.removed || found == Found::Archived {
             self.stage = Stage::Destroyed;
             self.record.removed = true;

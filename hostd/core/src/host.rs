@@ -207,12 +207,13 @@ impl Core {
         self.change(now, id, true, |agent| agent.adopt(now, Found::NeverStarted))
     }
 
-    /// An agent whose record cannot be kept is not started: after a crash nobody would know of it.
+    /// An agent whose record cannot be kept is not started: after a crash nobody would know of it. Once a later
+    /// record is on its way, the first may be on the disk and the start under way: its outcome comes.
     fn save_failed(&mut self, now: Timestamp, id: AgentId, reason: &str) -> Vec<Effect> {
         let detail = format!("cannot save its record: {reason}");
         self.change(now, id, false, |agent| {
             agent.degraded("unsaved", true);
-            if agent.stage == Stage::Creating && !agent.started {
+            if agent.stage == Stage::Creating && !agent.is_amended {
                 agent.start_failed(now, StartStep::Host, detail)
             } else {
                 Vec::new()
@@ -233,6 +234,7 @@ impl Core {
         let acts = act(agent);
         let mut effects = Vec::new();
         if agent.record != before.record {
+            agent.is_amended = true;
             effects.push(Effect::Save(Box::new(agent.record.clone())));
         }
         effects.extend(acts);

@@ -20,7 +20,8 @@ pub enum Input {
         record: Box<AgentRecord>,
         found: Found,
     },
-    /// The record could not be saved; the shell goes on trying, and drops a `Create` that waits for it.
+    /// The record could not be saved; the shell goes on trying. A `Create` that waited for it is carried out only
+    /// if the agent is still in `Creating` by then.
     SaveFailed {
         agent: AgentId,
         reason: String,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hostd_core::{Config, Core, Effect, ExitCause, Input, Removal};
+use hostd_core::{Config, Core, Effect, ExitCause, Input, Removal, Stage};
 use protocol::agent::StartStep;
 use protocol::ids::{AgentId, Incarnation, Seq};
 use protocol::order::Discard;
@@ -156,7 +156,6 @@ impl World {
     }
 
     fn carry_out(&mut self, m: usize, life: Life, effects: Vec<Effect>) {
-        let mut dropped = None;
         for effect in effects {
             let agent = agent_of(&effect);
             let storm = self.network.stormy;
@@ -168,9 +167,7 @@ impl World {
                 return;
             };
             if let Some(held) = agent.and_then(|agent| hostd.held.get_mut(&agent)) {
-                if !(dropped == agent && matches!(effect, Effect::Create(_))) {
-                    held.push(effect);
-                }
+                held.push(effect);
                 continue;
             }
             if let Effect::Save(record) = &effect
@@ -179,7 +176,6 @@ impl World {
             {
                 let agent = record.agent;
                 hostd.held.insert(agent, vec![effect]);
-                dropped = Some(agent);
                 self.log.say(self.now, || format!("h{m} cannot save {agent}"));
                 let failed = Input::SaveFailed { agent, reason: "no space".to_owned() };
                 self.in_host(m, life, 0, HostEvent::Input(Box::new(failed)));
@@ -203,7 +199,14 @@ impl World {
                 folders.entry(record.agent).or_insert_with(new).record = (*record).clone();
             }
             Effect::SaveFencing(fencing) => self.machines[m].fencing = fencing,
-            Effect::Create(agent) => job(self, 20, 400, Job::Make(agent)),
+            Effect::Create(agent) => {
+                // Its start may have been given up while its record could not be saved.
+                let core = self.machines[m].hostd.as_ref().map(|hostd| &hostd.core);
+                let stage = core.and_then(|core| core.agent(agent)).map(|agent| agent.stage);
+                if stage == Some(Stage::Creating) {
+                    job(self, 20, 400, Job::Make(agent));
+                }
+            }
             Effect::Terminate(agent) => job(self, 1, 50, Job::Terminate(agent)),
             Effect::Kill(agent) => job(self, 1, 50, Job::Kill(agent)),
             Effect::Collect(agent) => job(self, 10, 400, Job::Collect(agent)),

@@ -28,7 +28,7 @@ use log::Log;
 use world::{EPOCH_MS, STORM_MS, World};
 
 /// After the storm the fleet settles within this.
-pub const SETTLE_MS: u64 = 15 * 60 * 1_000;
+pub const SETTLE_MS: u64 = 4 * 60 * 1_000;
 /// … and then nothing changes for so long.
 const QUIET_MS: u64 = 90_000;
 const LOOK_EVERY_MS: u64 = 5_000;

@@ -35,7 +35,9 @@ impl World {
             let name = format!("agent-{n}");
             let create = self.creation(&name);
             self.plan(at, create);
-            let later = at + self.dice.between(0, 40_000);
+            // Also while the start is under way.
+            let most = if self.dice.percent(40) { 1_500 } else { 40_000 };
+            let later = at + self.dice.between(0, most);
             let key = self.key();
             if self.dice.percent(45) {
                 let grace_ms = self.dice.percent(50).then_some(1_500);
@@ -140,7 +142,10 @@ impl World {
     fn task(&mut self, name: Name, depends_on: Vec<Name>) -> TaskSpec {
         let verified = self.dice.percent(55);
         let work_ms = self.dice.between(50, 12_000);
-        let (ok_from, good_from) = (self.dice.between(0, 3), self.dice.between(0, 3));
+        let (mut ok_from, good_from) = (self.dice.between(0, 3), self.dice.between(0, 3));
+        if self.dice.percent(15) {
+            ok_from = u64::MAX; // no number of tries is enough
+        }
         let leaves_ms = if self.dice.percent(15) { self.dice.between(100, 4_000) } else { 0 };
         TaskSpec {
             name,

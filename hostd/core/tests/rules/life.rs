@@ -312,6 +312,18 @@ fn an_agent_whose_record_cannot_be_saved_fails_to_start() {
     assert_eq!(report(&effects).phase, Phase::Running, "a running agent goes on");
 }
 
+#[test]
+fn a_later_record_that_cannot_be_saved_does_not_deny_a_start_under_way() {
+    let mut bench = Bench::new();
+    bench.order(ensure(1, 1, spec()));
+    bench.order(stop(1, 2));
+    let failed = Input::SaveFailed { agent: agent_id(1), reason: "no space".into() };
+    assert_eq!(report(&bench.give(failed)).phase, Phase::Creating);
+    assert_eq!(kinds(&bench.started(1))[0], "terminate");
+    let effects = bench.give(Input::Ended { agent: agent_id(1), exit: exit(0) });
+    assert_eq!(report(&effects).end.unwrap().cause, EndCause::Requested);
+}
+
 // Destroying
 
 #[test]

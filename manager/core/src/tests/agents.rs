@@ -276,6 +276,23 @@ fn an_older_report_changes_nothing_and_none_brings_back_the_destroyed() {
 }
 
 #[test]
+fn a_report_of_a_newer_incarnation_counts_though_its_number_is_lower() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    let mut before = world.report_of(&host_id("one"), agent);
+    before.seq = Seq(50);
+    world.input(Input::Report(Box::new(before.clone())));
+    let mut after = before.clone();
+    after.incarnation = before.incarnation.next();
+    after.seq = Seq(1);
+    after.reason = String::from("of the new hostd");
+    world.input(Input::Report(Box::new(after.clone())));
+    before.seq = Seq(99);
+    world.input(Input::Report(Box::new(before)));
+    assert_eq!(world.core.agent_view(world.now, agent).unwrap().reason, "of the new hostd");
+}
+
+#[test]
 fn what_a_digest_knows_better_is_asked_for_at_a_pace() {
     let mut world = World::new();
     let agent = world.create("a").unwrap();

@@ -393,10 +393,10 @@ impl<S: Surroundings> Loop<S> {
 
     /// The writer takes one batch at a time, so its channel has room whenever none is under way.
     fn hand_over(&mut self) {
-        if let Some(batch) = self.commit.next_batch() {
-            if self.writer.batches.try_send(batch).is_err() {
-                tracing::error!("the writer is gone; nothing more is stored");
-            }
+        if let Some(batch) = self.commit.next_batch()
+            && self.writer.batches.try_send(batch).is_err()
+        {
+            tracing::error!("the writer is gone; nothing more is stored");
         }
     }
 

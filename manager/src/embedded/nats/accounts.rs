@@ -35,7 +35,8 @@ pub fn system(keys: &BusKeys) -> Claims {
 }
 
 pub fn fleet(keys: &BusKeys) -> Claims {
-    let exports: Vec<Value> = FROM_HOSTS.iter().map(|(name, subject)| export(name, subject)).collect();
+    let exports: Vec<Value> =
+        FROM_HOSTS.iter().map(|(name, subject)| export(name, subject, Answers::One)).collect();
     let hosts = keys.hosts.public_key();
     let imports = json!([import(&format!("orders-{HUB}"), &format!("cmd.{HUB}.>"), &hosts)]);
     let nats = account(json!(exports), imports, json!([]), Storage::JetStream);
@@ -46,7 +47,7 @@ pub fn hosts(keys: &BusKeys) -> Claims {
     let fleet = keys.fleet.public_key();
     let imports: Vec<Value> =
         FROM_HOSTS.iter().map(|(name, subject)| import(name, subject, &fleet)).collect();
-    let exports = json!([export(&format!("orders-{HUB}"), &format!("cmd.{HUB}.>"))]);
+    let exports = json!([export(&format!("orders-{HUB}"), &format!("cmd.{HUB}.>"), Answers::Many)]);
     let signing = json!([keys.hosts_signing.public_key()]);
     let nats = account(exports, json!(imports), signing, Storage::None);
     Claims { name: "HOSTS".to_owned(), subject: keys.hosts.public_key(), nats }
@@ -60,7 +61,8 @@ pub fn manager_user(keys: &BusKeys) -> Claims {
     Claims { name: "manager".to_owned(), subject: keys.manager.public_key(), nats }
 }
 
-/// A hostd: its own subjects only, and one answer to each order within five minutes.
+/// A hostd: its own subjects only, and any number of answers to what it was asked: the output of a program comes in
+/// pieces, for as long as it runs.
 pub fn host_user(account: &str, user: &str, region: &str, host: &HostId) -> Claims {
     let publish = [
         format!("hb.{region}.{host}"),
@@ -72,13 +74,12 @@ pub fn host_user(account: &str, user: &str, region: &str, host: &HostId) -> Clai
         format!("rpc.{region}.{host}.>"),
     ];
     let subscribe = [format!("cmd.{region}.{host}.>"), format!("{}.>", host_inbox(host))];
-    let five_minutes_ns = 300_000_000_000_u64;
     let nats = json!({
         "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1,
         "issuer_account": account,
         "pub": {"allow": publish},
         "sub": {"allow": subscribe},
-        "resp": {"max": 1, "ttl": five_minutes_ns},
+        "resp": {"max": -1, "ttl": -1},
     });
     Claims { name: format!("host-{host}"), subject: user.to_owned(), nats }
 }
@@ -104,8 +105,18 @@ fn account(exports: Value, imports: Value, signing_keys: Value, storage: Storage
     })
 }
 
-fn export(name: &str, subject: &str) -> Value {
-    json!({"name": name, "subject": subject, "type": "service", "response_type": "Singleton"})
+/// How many answers the server lets back through a service.
+enum Answers {
+    One,
+    Many,
+}
+
+fn export(name: &str, subject: &str, answers: Answers) -> Value {
+    let response_type = match answers {
+        Answers::One => "Singleton",
+        Answers::Many => "Stream",
+    };
+    json!({"name": name, "subject": subject, "type": "service", "response_type": response_type})
 }
 
 fn import(name: &str, subject: &str, account: &str) -> Value {

@@ -109,15 +109,34 @@ impl AgentFolders {
         for (folder, is_archive) in [(&self.agents, false), (&self.archive, true)] {
             for entry in std::fs::read_dir(folder).map_err(StateError::io("list", folder))? {
                 let path = entry.map_err(StateError::io("list", folder))?.path();
+                if !is_archive && self.is_rest_of_removal(&path) {
+                    continue;
+                }
                 match load_record(&path) {
                     Ok(record) if is_archive => loaded.archived.push(record),
                     Ok(record) => loaded.present.push(record),
-                    // A crash before the first save: nothing was started, and the name in the folder is an id.
                     Err(error) => loaded.quarantined.push(Quarantined { folder: path, error }),
                 }
             }
         }
         Ok(loaded)
+    }
+
+    /// Takes away what a crash left of a folder that holds nothing any more: its record is in the archive already, or
+    /// was never written, in which case nothing was started.
+    fn is_rest_of_removal(&self, folder: &Path) -> bool {
+        if folder.join(RECORD).exists() {
+            return false;
+        }
+        let archived = folder.file_name().is_some_and(|name| self.archive.join(name).join(RECORD).exists());
+        let taken = if archived {
+            std::fs::remove_dir_all(folder)
+        } else {
+            let _ = std::fs::remove_file(folder.join(RECORD).with_extension("tmp"));
+            // Fails, and keeps everything, when there is anything else in it.
+            std::fs::remove_dir(folder)
+        };
+        taken.is_ok()
     }
 }
 
@@ -130,4 +149,42 @@ fn load_record(folder: &Path) -> Result<AgentRecord, StateError> {
         return Err(StateError::Newer { path, found: record.version });
     }
     Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_without_a_record_go_when_nothing_is_in_them_and_stay_when_something_is() {
+        let state = tempfile::tempdir().unwrap();
+        let folders = AgentFolders::open(state.path()).unwrap();
+        let [empty, torn, full, archived] = [1, 2, 3, 4].map(|n| AgentId::from_parts(n, 0));
+        for agent in [empty, torn, full, archived] {
+            std::fs::create_dir(folders.agent(agent)).unwrap();
+        }
+        std::fs::write(folders.agent(torn).join("agent.tmp"), "{").unwrap();
+        std::fs::write(folders.agent(full).join("out.raw"), "work").unwrap();
+        std::fs::create_dir(folders.archived(archived)).unwrap();
+        std::fs::write(folders.archived(archived).join(RECORD), "{}").unwrap();
+        let loaded = folders.load().unwrap();
+        assert!(!folders.agent(empty).exists() && !folders.agent(torn).exists());
+        assert!(!folders.agent(archived).exists());
+        assert!(folders.agent(full).join("out.raw").exists());
+        // The full one and the unreadable record of the archive are named, not acted on.
+        assert_eq!(loaded.quarantined.len(), 2);
+    }
+
+    #[test]
+    fn one_bad_record_does_not_hide_the_others() {
+        let state = tempfile::tempdir().unwrap();
+        let folders = AgentFolders::open(state.path()).unwrap();
+        for (n, garbage) in [(1, ""), (2, "{}"), (3, "[]"), (4, "{}{}"), (5, "{\"version\":99}"), (6, "\0")] {
+            let folder = folders.agent(AgentId::from_parts(n, 0));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(RECORD), garbage).unwrap();
+        }
+        let loaded = folders.load().unwrap();
+        assert_eq!((loaded.present.len(), loaded.quarantined.len()), (0, 6));
+    }
 }

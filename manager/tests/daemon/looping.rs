@@ -173,3 +173,11 @@ async fn at_the_end_what_was_decided_is_written_and_answered_and_a_bus_that_is_a
     assert!(ports.tasks.join_next().await.unwrap().unwrap() > 0, "told as not written");
     assert!(begun.elapsed() <= Duration::from_secs(4));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_asks_for_a_lease_of_what_is_not_its_own_is_answered_with_a_refusal() {
+    let ports = ports().await;
+    let stranger = protocol::ids::AgentId::from_parts(1, 1);
+    let refused = ports.driver.lease("h1".parse().unwrap(), stranger, Default::default()).await;
+    assert!(refused.is_err_and(|error| error.code != ErrorCode::Unavailable));
+}

@@ -15,6 +15,7 @@ mod figures;
 mod host;
 mod life;
 mod looping;
+mod peers;
 #[path = "../bus_store/server.rs"]
 #[expect(dead_code, reason = "shared with the tests of the store, which use more of it")]
 mod server;

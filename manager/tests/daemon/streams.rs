@@ -109,6 +109,32 @@ async fn a_followed_transcript_shows_each_byte_once_and_ends_with_its_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_reads_slowly_gets_each_byte_once_too() {
+    let world = World::start().await;
+    let mut client = world.client().await;
+    let agent = client.create("k1", "one").await.unwrap();
+    client.wait("one", Until::Started).await;
+    client.send(&logs(LogStart::Offset(0), true)).await;
+    // More than the frames and the socket's buffers hold, while nobody reads.
+    let mut expected = Vec::new();
+    for number in 0..200_u8 {
+        let block = vec![number; 40_000];
+        world.host.print(agent, &block, true).await;
+        expected.extend_from_slice(&block);
+    }
+    world.host.end(agent).await;
+    let mut items = Vec::new();
+    let end = loop {
+        match client.next().await {
+            Err(item) => items.push(item),
+            Ok(end) => break end,
+        }
+    };
+    assert_eq!(end, Ok(Reply::Done));
+    assert!(joined(&items) == (0, expected));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_beside_an_agent_gives_all_of_its_output_then_its_code() {
     let world = World::start().await;
     let mut client = world.client().await;

@@ -9,14 +9,16 @@
 
 pub mod changes;
 pub mod commit;
+pub mod handle;
 pub mod writer;
+
+pub use handle::{Driver, Glance, NotTaken};
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use manager_core::{AskToken, Core, Effect, Input, OrderDraft, StoredRecord, Subject};
 use protocol::agent::Environment;
-use protocol::api::{Reply, Request};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::Fact;
 use protocol::ids::{AgentId, HostId};
@@ -24,8 +26,9 @@ use protocol::order::Question;
 use protocol::time::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::changes::{Changes, Interest};
+use self::changes::Changes;
 use self::commit::{Batch, Commit, SECRETS};
+use self::handle::{Answered, Asked, Granted};
 use crate::daemon::raised;
 
 /// Longest sleep: a clock that was set is noticed within it.
@@ -70,103 +73,33 @@ pub struct DatedFact {
     pub fact: Fact,
 }
 
-/// A look at the state of the loop.
-pub struct Glance<'a> {
-    pub core: &'a Core,
-    pub now: Timestamp,
-    pub unwritten: u64,
-}
-
-type Query = Box<dyn FnOnce(&Glance<'_>) + Send>;
-type Answered = Result<Reply, WireError>;
-
-enum Asked {
-    Query(Query),
-    Watch { interest: Interest, reply: oneshot::Sender<watch::Receiver<u64>> },
-    Change { request: Box<Request>, reply: oneshot::Sender<Answered> },
-}
-
-/// The way in, for clients. Full: the caller is told at once that it must come again.
-#[derive(Clone, Debug)]
-pub struct Driver {
-    asked: mpsc::Sender<Asked>,
-    facts: mpsc::Sender<Input>,
-}
-
-/// The loop has ended or cannot take more.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub enum NotTaken {
-    #[error("the manager has more to do than it can take")]
-    Full,
-    #[error("the manager is stopping")]
-    Stopping,
-}
-
-impl From<NotTaken> for WireError {
-    fn from(error: NotTaken) -> Self {
-        Self::new(ErrorCode::Unavailable, error.to_string()).hint("ask again with the same --key in a moment")
-    }
-}
-
-impl Driver {
-    /// What `look` sees in the present state; never waits for the store.
-    ///
-    /// # Errors
-    /// When the loop has ended or too much is asked.
-    pub async fn glance<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Glance<'_>) -> T + Send + 'static,
-    ) -> Result<T, NotTaken> {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Asked::Query(Box::new(move |glance| {
-            let _ = reply.send(look(glance));
-        })))?;
-        answer.await.map_err(|_| NotTaken::Stopping)
-    }
-
-    /// Notices of every change of `interest` from now on.
-    ///
-    /// # Errors
-    /// As [`Self::glance`].
-    pub async fn watch(&self, interest: Interest) -> Result<watch::Receiver<u64>, NotTaken> {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Asked::Watch { interest, reply })?;
-        answer.await.map_err(|_| NotTaken::Stopping)
-    }
-
-    /// A change that a client asks for; answered when it is durable.
-    ///
-    /// # Errors
-    /// The core's refusal, or that it was not taken.
-    pub async fn change(&self, request: Request) -> Result<Reply, WireError> {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Asked::Change { request: Box::new(request), reply })?;
-        answer.await.map_err(|_| WireError::from(NotTaken::Stopping))?
-    }
-
-    fn ask(&self, asked: Asked) -> Result<(), NotTaken> {
-        self.asked.try_send(asked).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => NotTaken::Full,
-            mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
-        })
-    }
-
-    /// Something that happened. Waits while the loop is busy.
-    ///
-    /// # Errors
-    /// When the loop has ended.
-    pub async fn happened(&self, input: Input) -> Result<(), NotTaken> {
-        self.facts.send(input).await.map_err(|_| NotTaken::Stopping)
-    }
-}
-
 /// An output that waits for its writes.
 enum Output {
     Reply { to: u64, result: Answered },
+    Lease { to: u64, result: Granted },
     Order(OrderDraft),
     Ask(HostAsk),
     Fact(DatedFact),
     Changed(Subject),
+}
+
+/// Who gets an answer. One that is gone, since its time was up, is passed over: its answer is kept under its key.
+enum Waiter {
+    Client(oneshot::Sender<Answered>),
+    Host(oneshot::Sender<Granted>),
+}
+
+impl Waiter {
+    fn refuse(self, error: WireError) {
+        match self {
+            Self::Client(reply) => {
+                let _ = reply.send(Err(error));
+            }
+            Self::Host(reply) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
 }
 
 /// Channels between the loop and its writer.
@@ -189,8 +122,8 @@ pub struct Loop<S> {
     commit: Commit<Output>,
     changes: Changes,
     swept_at: Timestamp,
-    clients: HashMap<u64, oneshot::Sender<Answered>>,
-    next_client: u64,
+    waiting: HashMap<u64, Waiter>,
+    next_waiter: u64,
     lost_facts: u64,
 }
 
@@ -217,8 +150,8 @@ pub fn new<S: Surroundings>(
         commit: Commit::default(),
         changes: Changes::default(),
         swept_at,
-        clients: HashMap::new(),
-        next_client: 0,
+        waiting: HashMap::new(),
+        next_waiter: 0,
         lost_facts: 0,
     };
     (Driver { asked, facts }, turning)
@@ -252,8 +185,11 @@ impl<S: Surroundings> Loop<S> {
     async fn flush(mut self, limit: Duration) -> u64 {
         self.asked.close();
         while let Ok(asked) = self.asked.try_recv() {
-            if let Asked::Change { reply, .. } = asked {
-                let _ = reply.send(Err(NotTaken::Stopping.into()));
+            match asked {
+                Asked::Change { reply, .. } => Waiter::Client(reply).refuse(NotTaken::Stopping.into()),
+                Asked::Lease { reply, .. } => Waiter::Host(reply).refuse(NotTaken::Stopping.into()),
+                // Who asked sees its channel closed.
+                Asked::Query(_) | Asked::Watch { .. } => {}
             }
         }
         let flushed = async {
@@ -266,8 +202,8 @@ impl<S: Surroundings> Loop<S> {
             }
         };
         let _ = tokio::time::timeout(limit, flushed).await;
-        for (_, client) in self.clients.drain() {
-            let _ = client.send(Err(NotTaken::Stopping.into()));
+        for (_, waiter) in self.waiting.drain() {
+            waiter.refuse(NotTaken::Stopping.into());
         }
         self.commit.unwritten()
     }
@@ -300,22 +236,35 @@ impl<S: Surroundings> Loop<S> {
             Asked::Watch { interest, reply } => {
                 let _ = reply.send(self.changes.subscribe(interest));
             }
-            Asked::Change { reply, .. } if self.commit.is_full() => {
-                let away = WireError::new(
-                    ErrorCode::Unavailable,
-                    "the bus does not take what the manager writes, and enough waits already",
-                )
-                .hint("see `phalanx status`; ask again with the same --key once the bus is back");
-                let _ = reply.send(Err(away));
-            }
             Asked::Change { request, reply } => {
-                let reply_to = self.next_client;
-                self.next_client += 1;
-                self.clients.insert(reply_to, reply);
                 let seed = self.surroundings.seed();
-                self.decide(Input::Client { reply_to, request, seed });
+                self.wish(Waiter::Client(reply), |reply_to| Input::Client { reply_to, request, seed });
+            }
+            Asked::Lease { host, agent, generation, reply } => {
+                self.wish(Waiter::Host(reply), |reply_to| Input::LeaseAsked {
+                    reply_to,
+                    host,
+                    agent,
+                    generation,
+                });
             }
         }
+    }
+
+    /// Decides about something that is answered, unless too much waits to be written already.
+    fn wish(&mut self, waiter: Waiter, input: impl FnOnce(u64) -> Input) {
+        if self.commit.is_full() {
+            let away = WireError::new(
+                ErrorCode::Unavailable,
+                "the bus does not take what the manager writes, and enough waits already",
+            );
+            let hint = "see `phalanx status`; ask again with the same --key once the bus is back";
+            return waiter.refuse(away.hint(hint));
+        }
+        let reply_to = self.next_waiter;
+        self.next_waiter += 1;
+        self.waiting.insert(reply_to, waiter);
+        self.decide(input(reply_to));
     }
 
     fn decide(&mut self, input: Input) {
@@ -351,6 +300,7 @@ impl<S: Surroundings> Loop<S> {
                     forgotten.push(StoredRecord { bucket: SECRETS, key: owner.to_string(), value: None });
                 }
                 Effect::Reply { to, result } => outputs.push(Output::Reply { to, result }),
+                Effect::Lease { to, result } => outputs.push(Output::Lease { to, result }),
                 Effect::Order(draft) => outputs.push(Output::Order(draft)),
                 Effect::Ask { token, host, question } => {
                     outputs.push(Output::Ask(HostAsk::Question { token, host, question }));
@@ -374,12 +324,13 @@ impl<S: Surroundings> Loop<S> {
         tracing::error!(reason, "a decision could not be stored and was not carried out");
         let refused = outputs
             .into_iter()
-            .filter_map(|output| match output {
-                Output::Reply { to, .. } => {
-                    let failed = WireError::new(ErrorCode::Failed, format!("it cannot be stored: {reason}"));
-                    Some(Output::Reply { to, result: Err(failed) })
+            .filter_map(|output| {
+                let failed = WireError::new(ErrorCode::Failed, format!("it cannot be stored: {reason}"));
+                match output {
+                    Output::Reply { to, .. } => Some(Output::Reply { to, result: Err(failed) }),
+                    Output::Lease { to, .. } => Some(Output::Lease { to, result: Err(failed) }),
+                    Output::Order(_) | Output::Ask(_) | Output::Fact(_) | Output::Changed(_) => None,
                 }
-                Output::Order(_) | Output::Ask(_) | Output::Fact(_) | Output::Changed(_) => None,
             })
             .collect();
         (Vec::new(), refused)
@@ -403,9 +354,13 @@ impl<S: Surroundings> Loop<S> {
     fn release(&mut self, output: Output) {
         match output {
             Output::Reply { to, result } => {
-                if let Some(client) = self.clients.remove(&to) {
-                    // Gone when its time was up: the answer is kept under its key.
-                    let _ = client.send(result);
+                if let Some(Waiter::Client(reply)) = self.waiting.remove(&to) {
+                    let _ = reply.send(result);
+                }
+            }
+            Output::Lease { to, result } => {
+                if let Some(Waiter::Host(reply)) = self.waiting.remove(&to) {
+                    let _ = reply.send(result);
                 }
             }
             Output::Order(draft) => {

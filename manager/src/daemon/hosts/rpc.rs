@@ -68,10 +68,10 @@ impl Rpc {
                 let (bytes, total) = self.blobs.part(&sha256, offset, max).await?;
                 Ok(HostReply::BlobPart { bytes, total })
             }
-            HostRequest::RenewLease { agent, .. } => {
+            HostRequest::RenewLease { agent, generation } => {
                 self.check_owner(host, agent).await?;
-                // No agent is started under a lease by this build, so there is none to be longer.
-                Err(denied("this manager gives no leases"))
+                let length_ms = self.hosts.driver.lease(host.clone(), agent, generation).await?;
+                Ok(HostReply::Lease { length_ms })
             }
         }
     }

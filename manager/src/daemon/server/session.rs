@@ -65,6 +65,12 @@ impl Items {
         self.frames.send(frame).await.map_err(|_| ClientGone)
     }
 
+    /// Whether the next item would be taken at once: the client keeps up.
+    #[must_use]
+    pub fn have_room(&self) -> bool {
+        self.frames.capacity() > 0
+    }
+
     /// Items that are received here as frames: for tests and for callers within the process.
     #[must_use]
     pub fn channel(capacity: usize) -> (Self, mpsc::Receiver<Frame>) {

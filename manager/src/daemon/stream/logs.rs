@@ -2,12 +2,13 @@
 //!
 //! Followed, the place in the transcript is the only state: a shipped chunk that continues it is shown at once, and
 //! anything else (a hole, an outage, a renewal) makes the next bytes be read by offset. So no order of messages can
-//! lose or double a byte.
+//! lose or double a byte. A client that reads slowly holds up its own reads only: while it does, nothing is listened to,
+//! so that nothing piles up for it.
 
 use std::time::Duration;
 
 use protocol::api::{Item, LogStart, Reply};
-use protocol::error::WireError;
+use protocol::error::{ErrorCode, WireError};
 use protocol::order::Question;
 use protocol::transcript::Chunk;
 use tokio::sync::watch;
@@ -50,7 +51,7 @@ pub async fn logs(
     if follow {
         follow_on(&hosts, &place, &mut transcript, &mut shown).await?;
     } else {
-        let end = show_all(&mut transcript, &mut shown).await?;
+        let end = show_all(&mut transcript, &mut shown, &mut None).await?;
         tracing::debug!(agent = %place.agent, end.length, "transcript shown");
     }
     Ok(Reply::Done)
@@ -76,26 +77,32 @@ impl Shown {
     }
 }
 
-/// Shows all that can be read now; returns the last, empty piece.
-async fn show_all(transcript: &mut Transcript, shown: &mut Shown) -> Result<Piece, WireError> {
+/// Shows all that can be read now; returns the last, empty piece. Stops listening to `live` when the client is slow.
+async fn show_all(
+    transcript: &mut Transcript,
+    shown: &mut Shown,
+    live: &mut Option<Incoming<Chunk>>,
+) -> Result<Piece, WireError> {
     loop {
-        let piece = transcript.read(shown.position, PIECE).await?;
+        let before = shown.position;
+        let piece = transcript.read(before, PIECE).await?;
         if piece.bytes.is_empty() {
             return Ok(piece);
         }
+        if !shown.items.have_room() {
+            *live = None;
+        }
         let (length, ended) = (piece.length, piece.ended);
         shown.add(piece.offset, piece.bytes).await?;
+        if shown.position == before {
+            let message = format!("the host gave other bytes than those from {before} on");
+            return Err(WireError::new(ErrorCode::Failed, message));
+        }
         // Saves the question whether there is more, where the answer is known.
         if ended && shown.position >= length {
             return Ok(Piece { offset: length, bytes: Vec::new(), length, ended });
         }
     }
-}
-
-/// A live subscription to what the host ships.
-struct Live {
-    chunks: Incoming<Chunk>,
-    changes: watch::Receiver<u64>,
 }
 
 async fn follow_on(
@@ -104,20 +111,26 @@ async fn follow_on(
     transcript: &mut Transcript,
     shown: &mut Shown,
 ) -> Result<(), WireError> {
-    let mut live = listen(hosts, place).await?;
+    let subject = manager_core::Subject::Agent(place.agent);
+    let mut changes = hosts.driver.watch(Interest::Subjects([subject].into())).await?;
+    let mut live = None;
     let mut renewed: Option<Instant> = None;
     loop {
+        // Before the read, so that nothing falls between the two.
+        if live.is_none() {
+            live = Some(listen(hosts, place).await?);
+        }
         if renewed.is_none_or(|at| at.elapsed() >= RENEW_EVERY) {
             renewed = Some(Instant::now());
             ask_to_ship(hosts, place).await;
         }
         // Before the read: an end that comes after it must be seen as a change.
-        live.changes.mark_unchanged();
-        match show_all(transcript, shown).await {
+        changes.mark_unchanged();
+        match show_all(transcript, shown, &mut live).await {
             Ok(end) if is_complete(hosts, place, &end, shown.position).await? => return Ok(()),
             Ok(_) => {}
-            Err(error) if error.code == protocol::error::ErrorCode::Unavailable => {
-                if live.changes.has_changed().is_err() {
+            Err(error) if error.code == ErrorCode::Unavailable => {
+                if changes.has_changed().is_err() {
                     return Err(error); // the manager is stopping
                 }
                 tokio::time::sleep(AWAY_PAUSE).await;
@@ -126,16 +139,17 @@ async fn follow_on(
             Err(error) => return Err(error),
         }
         let until = renewed.map_or_else(Instant::now, |at| at + RENEW_EVERY);
-        show_live(&mut live, until, shown).await?;
+        if let Some(chunks) = &mut live
+            && show_live(chunks, &mut changes, until, shown).await? == Listening::NoMore
+        {
+            live = None;
+        }
     }
 }
 
-async fn listen(hosts: &Hosts, place: &Place) -> Result<Live, WireError> {
-    let subject = manager_core::Subject::Agent(place.agent);
-    let changes = hosts.driver.watch(Interest::Subjects([subject].into())).await?;
+async fn listen(hosts: &Hosts, place: &Place) -> Result<Incoming<Chunk>, WireError> {
     let chunks = hosts.bus.transcript(&place.region, &place.host, &place.agent).await;
-    let chunks = chunks.map_err(|error| crate::daemon::unavailable(crate::daemon::chain(&error)))?;
-    Ok(Live { chunks, changes })
+    chunks.map_err(|error| crate::daemon::unavailable(crate::daemon::chain(&error)))
 }
 
 /// That it does not answer is no fault: what it ships in its own time comes too.
@@ -151,25 +165,41 @@ async fn ask_to_ship(hosts: &Hosts, place: &Place) {
     }
 }
 
+/// Whether a subscription is still wanted.
+#[derive(PartialEq, Eq)]
+enum Listening {
+    Goes,
+    /// The client is slower than what comes.
+    NoMore,
+}
+
 /// Shows chunks that continue what is shown, until one does not, something about the agent changes, or it is time to
 /// renew.
-async fn show_live(live: &mut Live, until: Instant, shown: &mut Shown) -> Result<(), WireError> {
+async fn show_live(
+    chunks: &mut Incoming<Chunk>,
+    changes: &mut watch::Receiver<u64>,
+    until: Instant,
+    shown: &mut Shown,
+) -> Result<Listening, WireError> {
     loop {
         let chunk = tokio::select! {
-            received = live.chunks.next() => match received {
+            received = chunks.next() => match received {
                 Some(received) => received.body,
                 None => return Err(crate::daemon::unavailable("the bus is away".to_owned())),
             },
-            _ = live.changes.changed() => return Ok(()),
-            () = tokio::time::sleep_until(until) => return Ok(()),
+            _ = changes.changed() => return Ok(Listening::Goes),
+            () = tokio::time::sleep_until(until) => return Ok(Listening::Goes),
         };
         if chunk.offset > shown.position {
-            return Ok(()); // a hole: read it
+            return Ok(Listening::Goes); // a hole: read it
+        }
+        if !shown.items.have_room() {
+            return Ok(Listening::NoMore); // it is read again, as fast as the client takes it
         }
         let last = chunk.last && end_of(&chunk) >= shown.position;
         shown.add(chunk.offset, chunk.bytes).await?;
         if last {
-            return Ok(());
+            return Ok(Listening::Goes);
         }
     }
 }

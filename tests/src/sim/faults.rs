@@ -3,13 +3,14 @@
 use protocol::ids::AgentId;
 
 use super::machine::Process;
-use super::world::{Event, STORM_MS, World};
+use super::world::{Event, World};
 
 #[derive(Clone, Debug)]
 pub enum Fault {
     KillHostd(usize),
     KillManager,
     Cut(usize),
+    CutFor(usize, u64),
     Mend(usize),
     Reboot(usize),
     /// The supervisor of some live agent is killed.
@@ -23,7 +24,7 @@ impl World {
         let machines = self.machines.len();
         let count = self.dice.between(3, 14);
         for _ in 0..count {
-            let at = self.dice.between(1_000, STORM_MS - 1_000);
+            let at = self.dice.between(1_000, self.storm_ms - 1_000);
             let m = self.dice.index(machines);
             let fault = match self.dice.below(12) {
                 0..=2 => Fault::KillHostd(m),
@@ -34,7 +35,16 @@ impl World {
             };
             self.after(at, Event::Fault(fault));
         }
-        self.after(STORM_MS, Event::Fault(Fault::Calm));
+        if self.is_long() {
+            // Long enough for leases to run out.
+            for m in 0..machines {
+                let (at, chance) = (self.dice.between(1_000, 300_000), self.dice.percent(60));
+                if chance {
+                    self.after(at, Event::Fault(Fault::CutFor(m, 600_000)));
+                }
+            }
+        }
+        self.after(self.storm_ms, Event::Fault(Fault::Calm));
     }
 
     pub fn strike(&mut self, fault: Fault) {
@@ -46,8 +56,11 @@ impl World {
             }
             Fault::KillManager => self.kill_manager(),
             Fault::Cut(m) => {
-                self.network.cut(m);
                 let ms = self.dice.between(1_000, 40_000);
+                self.strike(Fault::CutFor(m, ms));
+            }
+            Fault::CutFor(m, ms) => {
+                self.network.cut(m);
                 self.after(ms, Event::Fault(Fault::Mend(m)));
             }
             Fault::Mend(m) => self.network.mend(m),

@@ -7,7 +7,7 @@ use manager_core::record::TASKS;
 use manager_core::{AskToken, Config, Core, Effect, Input, OrderDraft, StoredRecord};
 use protocol::agent::Blob;
 use protocol::error::{ErrorCode, WireError};
-use protocol::ids::{AgentId, Fencing, HostId, OrderId};
+use protocol::ids::{AgentId, Fencing, Generation, HostId, OrderId};
 use protocol::order::{Answer, Command, Order, Question};
 use protocol::time::Timestamp;
 
@@ -27,7 +27,19 @@ pub struct Manager {
     /// Which client's request waits under which number.
     replies: BTreeMap<u64, usize>,
     asked: BTreeSet<AskToken>,
+    /// Which question for a lease waits under which number.
+    leases: BTreeMap<u64, LeaseAsked>,
     numbers: u64,
+}
+
+/// A host that waits for a lease, and when the manager decided about it.
+struct LeaseAsked {
+    machine: usize,
+    from: Life,
+    agent: AgentId,
+    generation: Generation,
+    asked_at: Timestamp,
+    decided_at: u64,
 }
 
 struct Call {
@@ -120,12 +132,13 @@ impl World {
                 self.manager_input(Input::Client { reply_to, request, seed });
             }
             Mail::LeaseAsked { machine, from, agent, generation, asked_at } => {
-                let view = self.manager.core.as_ref().and_then(|c| c.agent_view(Timestamp(self.now), agent));
-                let wanted = view.filter(|view| view.wanted == "running").and_then(|view| view.spec.lease_ms);
-                if let Some(ms) = wanted {
-                    self.grant_lease(agent, self.now, ms);
-                    self.send(Mail::LeaseGiven { machine, to: from, agent, generation, asked_at, ms });
-                }
+                self.manager.numbers += 1;
+                let reply_to = self.manager.numbers;
+                let decided_at = self.now;
+                let asked = LeaseAsked { machine, from, agent, generation, asked_at, decided_at };
+                self.manager.leases.insert(reply_to, asked);
+                let host = self.machines[machine].host.clone();
+                self.manager_input(Input::LeaseAsked { reply_to, host, agent, generation });
             }
             Mail::Order { .. }
             | Mail::AskReports { .. }
@@ -205,6 +218,15 @@ impl World {
                         self.oracle.broken(format!("request {to} is answered twice, or was never asked"));
                     }
                 }
+                Effect::Lease { to, result } => match (self.manager.leases.remove(&to), result) {
+                    (Some(asked), Ok(ms)) => {
+                        let LeaseAsked { machine, from, agent, generation, asked_at, decided_at } = asked;
+                        self.grant_lease(agent, decided_at, ms);
+                        self.send(Mail::LeaseGiven { machine, to: from, agent, generation, asked_at, ms });
+                    }
+                    (Some(_), Err(_)) => {}
+                    (None, _) => self.oracle.broken(format!("lease question {to} is answered twice")),
+                },
                 Effect::Order(draft) => self.send_order(draft),
                 Effect::Ask { token, host, question } => {
                     self.manager.asked.insert(token);

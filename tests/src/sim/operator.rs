@@ -141,7 +141,8 @@ impl World {
 
     fn task(&mut self, name: Name, depends_on: Vec<Name>) -> TaskSpec {
         let verified = self.dice.percent(55);
-        let work_ms = self.dice.between(50, 12_000);
+        let most_ms = if self.is_long() { 500_000 } else { 12_000 };
+        let work_ms = self.dice.between(50, most_ms);
         let (mut ok_from, good_from) = (self.dice.between(0, 3), self.dice.between(0, 3));
         if self.dice.percent(15) {
             ok_from = u64::MAX; // no number of tries is enough
@@ -175,7 +176,7 @@ impl World {
             user: None,
             has_environment: false,
             ready_text: None,
-            move_after_ms: None,
+            move_after_ms: self.is_long().then_some(300_000),
         }
     }
 

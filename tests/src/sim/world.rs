@@ -19,8 +19,9 @@ use super::store::Store;
 
 /// When every world begins, ms.
 pub const EPOCH_MS: u64 = 1_700_000_000_000;
-/// When faults end.
-pub const STORM_MS: u64 = 90_000;
+/// How long most storms last, and those in which leases run out.
+const STORM_MS: u64 = 90_000;
+const LONG_STORM_MS: u64 = 1_000_000;
 
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -61,6 +62,8 @@ pub struct World {
     pub operator: Operator,
     pub oracle: Oracle,
     pub steps: u64,
+    /// When faults end.
+    pub storm_ms: u64,
     queue: BTreeMap<(u64, u64), Event>,
     queued: u64,
 }
@@ -69,6 +72,7 @@ impl World {
     #[must_use]
     pub fn new(seed: u64, log: Log) -> Self {
         let mut dice = Dice::new(seed);
+        let storm_ms = if dice.percent(8) { LONG_STORM_MS } else { STORM_MS };
         let hosts = dice.between(1, 3);
         let machines = (1..=hosts)
             .map(|n| {
@@ -87,6 +91,7 @@ impl World {
             operator: Operator::default(),
             oracle: Oracle::default(),
             steps: 0,
+            storm_ms,
             queue: BTreeMap::new(),
             queued: 0,
         };
@@ -99,6 +104,18 @@ impl World {
         world.plan_operator();
         world.plan_faults();
         world
+    }
+
+    /// A world in which hosts are away for longer than leases last.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.storm_ms > STORM_MS
+    }
+
+    /// Within what the fleet settles after the storm: what was held up, and the programs' own work.
+    #[must_use]
+    pub fn settle_ms(&self) -> u64 {
+        if self.is_long() { 7_200_000 } else { 240_000 }
     }
 
     pub fn after(&mut self, ms: u64, event: Event) {

@@ -251,7 +251,10 @@ fn launch_of(
         step: StartStep::ProgramMissing,
         detail: "no program was given".to_owned(),
     })?;
-    let lease = spec.lease_ms.zip(boottime_ms()).map(|(length, now)| now.saturating_add(length));
+    let lease = spec.lease_ms.zip(record.first_lease_until()).zip(boottime_ms()).map(
+        // A wall clock that was set back since the acceptance gives no more than the whole length.
+        |((length_ms, until), boottime_ms)| boottime_ms + until.ms_since(clock::now()).min(length_ms),
+    );
     Ok(Launch {
         version: RECORD_VERSION,
         agent: record.agent.to_string(),

@@ -35,6 +35,12 @@ pub enum Effect {
         to: u64,
         result: Result<Reply, WireError>,
     },
+    /// The answer to an [`crate::Input::LeaseAsked`]: the length in ms, which the host counts from before it asked.
+    /// How long the agent may live by it is in the record that is written before.
+    Lease {
+        to: u64,
+        result: Result<u64, WireError>,
+    },
     /// To be given an id, signed and published. May be lost: it is sent again until a report shows it.
     Order(OrderDraft),
     /// To be asked of a host, and answered by [`crate::Input::Answered`]. May be asked again under the same token.

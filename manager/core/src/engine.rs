@@ -34,10 +34,12 @@ pub struct Core {
     pub(crate) timers: Timers,
     pub(crate) touched: Touched,
     pub(crate) out: Outbox,
+    /// A host that was not heard since then may have been away, or only this manager.
+    pub(crate) loaded_at: Timestamp,
 }
 
 impl Core {
-    pub(crate) fn empty(config: Config) -> Self {
+    pub(crate) fn empty(config: Config, loaded_at: Timestamp) -> Self {
         Self {
             config,
             fleet: Fleet::default(),
@@ -46,6 +48,7 @@ impl Core {
             timers: Timers::default(),
             touched: Touched::default(),
             out: Outbox::default(),
+            loaded_at,
         }
     }
 
@@ -57,6 +60,9 @@ impl Core {
             Input::Heartbeat(heartbeat) => self.observe_heartbeat(now, &heartbeat),
             Input::Answered { token, answer } => self.answered(now, token, answer),
             Input::LogKept { agent, blob } => self.log_kept(agent, blob),
+            Input::LeaseAsked { reply_to, host, agent, generation } => {
+                self.lease_asked(now, reply_to, &host, agent, generation);
+            }
             Input::Tick => {}
         }
         while let Some(timer) = self.timers.take_due(now) {

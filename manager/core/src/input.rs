@@ -3,7 +3,7 @@
 use protocol::agent::Blob;
 use protocol::api::Request;
 use protocol::error::WireError;
-use protocol::ids::AgentId;
+use protocol::ids::{AgentId, Generation, HostId};
 use protocol::order::Answer;
 use protocol::report::{Heartbeat, Report};
 
@@ -31,6 +31,14 @@ pub enum Input {
     LogKept {
         agent: AgentId,
         blob: Option<Blob>,
+    },
+    /// A host asks for a longer lease of an agent. Answered by exactly one [`crate::Effect::Lease`] of this call. The
+    /// shell has checked that it is this host that asks.
+    LeaseAsked {
+        reply_to: u64,
+        host: HostId,
+        agent: AgentId,
+        generation: Generation,
     },
     /// [`crate::Core::deadline`] has come.
     Tick,

@@ -22,7 +22,7 @@ impl Core {
     /// any agent, which holds its slot and its name.
     #[must_use]
     pub fn load(config: Config, stored: Vec<StoredRecord>, now: Timestamp) -> (Self, Vec<Quarantined>) {
-        let mut core = Self::empty(config);
+        let mut core = Self::empty(config, now);
         let mut aside = Vec::new();
         let mut runs: Vec<RunRecord> = Vec::new();
         let mut tasks: BTreeMap<RunId, Vec<TaskRecord>> = BTreeMap::new();
@@ -148,7 +148,7 @@ fn read<T: DeserializeOwned>(value: &[u8], key: &str, key_of: impl Fn(&T) -> Str
 }
 
 /// The agent that a task waits for now.
-fn agents_in_use(task: &TaskRecord) -> Vec<AgentId> {
+pub(crate) fn agents_in_use(task: &TaskRecord) -> Vec<AgentId> {
     let Some(attempt) = task.attempts.last() else { return Vec::new() };
     match task.state {
         TaskState::Assigned | TaskState::Running => vec![attempt.agent],

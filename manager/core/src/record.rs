@@ -90,6 +90,10 @@ pub struct DesiredRecord {
     pub kept: bool,
     #[serde(default)]
     pub origin: Option<Origin>,
+    /// Until then the leases that it was given may keep it alive, its first one and a tenth included; raised before
+    /// an order or an answer that gives more leaves. `None`: it runs without one, or nobody knows under which.
+    #[serde(default)]
+    pub lease_until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

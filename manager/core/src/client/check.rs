@@ -14,6 +14,8 @@ use crate::names;
 
 pub(super) const GRACE_MS_MAX: u64 = 60 * 60 * 1_000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+/// A lease is renewed at thirds of its length; below this a restart of the bus would end agents.
+const MOVE_AFTER_MS_MIN: u64 = 5 * 60 * 1_000;
 const RETRIES_MAX: u32 = 1_000;
 /// An argument of a program cannot be longer than 128 KiB on Linux.
 const SCRIPT_BYTES_MAX: usize = 100_000;
@@ -210,8 +212,8 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
     if spec.verify_timeout_ms == Some(0) {
         fields.wrong("verify_timeout_ms", "a limit of 0 lets nothing run; leave it out for no limit");
     }
-    if spec.move_after_ms.is_some() {
-        fields.wrong("move_after", "this build never moves an attempt to another host; leave it out");
+    if spec.move_after_ms.is_some_and(|ms| ms < MOVE_AFTER_MS_MIN) {
+        fields.wrong("move_after", "it is shorter than five minutes, which a short outage would reach");
     }
     retries(fields, spec);
 }

@@ -11,6 +11,7 @@ use super::agent::{Sending, Standing};
 use crate::Core;
 use crate::effect::{Effect, OrderDraft, Subject};
 use crate::record::{DesiredRecord, Origin, RECORD_VERSION, Wanted};
+use crate::run::lease;
 use crate::timers::Timer;
 
 impl Core {
@@ -23,6 +24,7 @@ impl Core {
         spec: AgentSpec,
         origin: Option<Origin>,
     ) {
+        let lease_until = spec.lease_ms.map(|length_ms| lease::over_at(now, length_ms));
         let desired = DesiredRecord {
             v: RECORD_VERSION,
             region,
@@ -36,6 +38,7 @@ impl Core {
             void: false,
             kept: false,
             origin,
+            lease_until,
         };
         self.fleet.insert(id, desired, false);
         self.desired_changed(id);
@@ -94,6 +97,7 @@ impl Core {
             void: false,
             kept: false,
             origin: None,
+            lease_until: None,
         };
         self.fleet.insert(id, desired, true);
     }
@@ -166,6 +170,10 @@ impl Core {
             agent.sending = Some(sending);
             agent.may_exist |= ensures;
         });
+        if ensures {
+            // The first lease counts from when the host takes the order, at its expiry at the latest.
+            self.raise_lease(id, now.after_ms(self.config.order_expires_ms));
+        }
         self.timers.set(Timer::Resend(id), again_at);
         self.out.act(Effect::Order(draft));
     }

@@ -37,14 +37,13 @@ pub(super) fn judge_end(end: &End) -> Verdict {
         EndCause::Exited if end.code == Some(0) => Verdict::Good,
         EndCause::Exited | EndCause::Signalled => Verdict::bad(FailureClass::Agent, end),
         EndCause::Requested => Verdict::ByHand,
-        EndCause::TimeLimit | EndCause::Lease | EndCause::OutOfMemory => {
-            Verdict::bad(FailureClass::Limit, end)
-        }
+        EndCause::TimeLimit | EndCause::OutOfMemory => Verdict::bad(FailureClass::Limit, end),
         EndCause::StartFailed => match end.step {
             Some(step) if !step.is_infrastructure() => Verdict::bad(FailureClass::Start, end),
             Some(_) | None => Verdict::bad(FailureClass::Infrastructure, end),
         },
-        EndCause::SupervisorLost | EndCause::Rebooted | EndCause::Unknown => {
+        // A lease that was not renewed: the line or this manager was away, whatever the program did.
+        EndCause::Lease | EndCause::SupervisorLost | EndCause::Rebooted | EndCause::Unknown => {
             Verdict::bad(FailureClass::Infrastructure, end)
         }
     }
@@ -93,6 +92,9 @@ impl Core {
         }
         if self.fleet.agent(agent).is_some_and(|agent| agent.is_settled()) {
             return self.end_attempt(now, id);
+        }
+        if self.has_lost_its_lease(now, id, agent) {
+            return self.lose_attempt(now, id, agent);
         }
         match state {
             TaskState::Assigned if report_started_at.is_some() => {

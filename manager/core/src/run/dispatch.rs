@@ -188,7 +188,7 @@ impl Core {
             outputs: task.outputs.clone(),
             ready_text: task.ready_text.clone(),
             user: task.user.clone(),
-            lease_ms: None,
+            lease_ms: task.move_after_ms,
         })
     }
 }

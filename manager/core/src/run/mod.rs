@@ -1,12 +1,13 @@
 //! Runs and their tasks, with the indexes that keep one report from costing more than one task.
 //!
 //! `task` is the life of a task, `attempt` judges one try, `verify` checks a recorded commit, `retry` decides about
-//! the next try, `land` brings the branch in, `tidy` clears away, `dispatch` starts what `placement` plans from the
-//! `queue`.
+//! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away,
+//! `dispatch` starts what `placement` plans from the `queue`.
 
 mod attempt;
 mod dispatch;
 mod land;
+pub(crate) mod lease;
 pub(crate) mod placement;
 pub(crate) mod queue;
 mod retry;

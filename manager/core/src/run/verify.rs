@@ -70,7 +70,16 @@ impl Core {
             self.want_stopped(agent, None);
         }
         if !self.fleet.agent(agent).is_some_and(|agent| agent.is_settled()) {
-            return Step::Rests;
+            if !self.has_lost_its_lease(now, id, agent) {
+                return Step::Rests;
+            }
+            if side == Side::Commit || cancel {
+                return self.lose_attempt(now, id, agent);
+            }
+            // The commit has failed already; only whether the base fails too was to be learnt.
+            self.want_stopped(agent, None);
+            self.conclude_failed(now, id, "; whether the base fails too is not known");
+            return Step::Moved;
         }
         if cancel {
             return self.cancelled(now, id);
@@ -244,7 +253,7 @@ impl Core {
             outputs: Vec::new(),
             ready_text: None,
             user: task.user.clone(),
-            lease_ms: None,
+            lease_ms: task.move_after_ms,
         })
     }
 }

@@ -10,7 +10,7 @@ use protocol::ids::{AgentId, HostId, RunId};
 use protocol::order::{Answer, Discard};
 use protocol::task::TaskState;
 
-use super::world::{WORK, World, after, capped, collected, config, end, host_id, retried, verified};
+use super::world::{WORK, World, after, capped, collected, config, end, host_id, movable, retried, verified};
 use crate::{Config, Input};
 
 const HOST_CAP: u32 = 4;
@@ -39,6 +39,8 @@ enum Act {
     RestartHost(u8),
     RestartManager,
     Pass(u16),
+    /// Long enough for leases to end.
+    PassLong,
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -64,6 +66,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<u8>().prop_map(Act::RestartHost),
         1 => Just(Act::RestartManager),
         6 => (0_u16..20_000).prop_map(Act::Pass),
+        1 => Just(Act::PassLong),
     ]
 }
 
@@ -103,8 +106,12 @@ impl Trial {
         let world = &mut self.world;
         match act {
             Act::Submit => {
-                let tasks =
-                    vec![retried("a", RETRIES), verified("v"), after("c", &["a", "v"]), retried("d", 0)];
+                let tasks = vec![
+                    retried("a", RETRIES),
+                    movable(verified("v")),
+                    after("c", &["a", "v"]),
+                    movable(retried("d", 0)),
+                ];
                 self.runs.extend(world.submit(capped(RUN_CAP), tasks));
             }
             Act::Create(n) => {
@@ -201,6 +208,7 @@ impl Trial {
                 world.restart_manager();
             }
             Act::Pass(ms) => world.pass(u64::from(ms)),
+            Act::PassLong => world.pass(400_000),
         }
         self.check();
     }

@@ -3,6 +3,7 @@
 mod agents;
 mod invariants;
 mod landing;
+mod leases;
 mod loading;
 mod placing;
 mod runs;

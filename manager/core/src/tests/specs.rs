@@ -10,6 +10,7 @@ use protocol::task::{Accept, Retries, RunSpec, TaskSpec};
 use protocol::time::Timestamp;
 
 pub(super) const BASE: &str = "1111111111111111111111111111111111111111";
+pub(super) const LEASE_MS: u64 = 300_000;
 pub(super) const WORK: &str = "2222222222222222222222222222222222222222";
 
 pub(super) fn end(cause: EndCause, code: Option<i32>, at: Timestamp) -> End {
@@ -107,4 +108,9 @@ pub(super) fn repo_spec(name: &str) -> TaskSpec {
 pub(super) fn verified(name: &str) -> TaskSpec {
     let verify = vec![vec![String::from("/bin/check"), String::from("it's")]];
     TaskSpec { verify, accept: Accept::Verify, ..repo_spec(name) }
+}
+
+/// May go on elsewhere when its host was lost for five minutes.
+pub(super) fn movable(spec: TaskSpec) -> TaskSpec {
+    TaskSpec { move_after_ms: Some(LEASE_MS), ..spec }
 }

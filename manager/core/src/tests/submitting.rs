@@ -41,7 +41,7 @@ fn a_refusal_names_the_task_and_the_field() {
         (changed(|s| s.limits.memory_bytes = Some(0)), r#"task "a": limits.memory_bytes"#),
         (changed(|s| s.grace_ms = u64::MAX), r#"task "a": grace_ms"#),
         (changed(|s| s.retries.jitter_percent = 101), r#"task "a": retries.jitter"#),
-        (changed(|s| s.move_after_ms = Some(300_000)), r#"task "a": move_after"#),
+        (changed(|s| s.move_after_ms = Some(299_999)), r#"task "a": move_after"#),
         (changed(|s| s.verify_timeout_ms = Some(0)), r#"task "a": verify_timeout_ms"#),
     ];
     for (tasks, named) in cases {

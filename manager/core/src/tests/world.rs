@@ -38,6 +38,8 @@ pub(super) struct Program {
     /// What a destroy without the operator's word would lose.
     pub(super) work: Vec<String>,
     pub(super) holds: Vec<String>,
+    /// Its supervisor ends it then.
+    pub(super) lease_until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +72,7 @@ pub(super) struct World {
     pub(super) reports_asked: Vec<Vec<AgentId>>,
     pub(super) sealed: BTreeSet<String>,
     pub(super) drops_orders: bool,
+    pub(super) leases: BTreeMap<u64, Result<u64, WireError>>,
     next: u64,
 }
 
@@ -95,6 +98,7 @@ impl World {
             reports_asked: Vec::new(),
             sealed: BTreeSet::new(),
             drops_orders: false,
+            leases: BTreeMap::new(),
             next: 0,
         };
         for name in hosts {
@@ -152,6 +156,7 @@ impl World {
         while self.now < end {
             let next = self.core.deadline().unwrap_or(end).max(self.now.after_ms(1));
             self.now = next.min(self.now.after_ms(2_000)).min(end);
+            self.watch_leases();
             self.input(Input::Tick);
             for name in self.hosts.keys().cloned().collect::<Vec<_>>() {
                 self.beat(name.as_str());
@@ -215,6 +220,9 @@ impl World {
                 self.stored.remove(&(bucket, key));
             }
             Effect::Unwritable { reason, .. } => panic!("{reason}"),
+            Effect::Lease { to, result } => {
+                assert!(self.leases.insert(to, result).is_none(), "one answer");
+            }
             Effect::Reply { to, result } => self.replies.entry(to).or_default().push(result),
             Effect::Order(draft) => {
                 self.orders.push(draft.clone());
@@ -246,7 +254,6 @@ impl World {
         match draft.command {
             Command::Ensure { spec, .. } => {
                 host.programs.entry(agent).or_insert_with(|| Program {
-                    spec: *spec,
                     generation,
                     end: None,
                     draining: false,
@@ -255,6 +262,8 @@ impl World {
                     starts: 1,
                     work: Vec::new(),
                     holds: Vec::new(),
+                    lease_until: spec.lease_ms.map(|ms| now.after_ms(ms)),
+                    spec: *spec,
                 });
             }
             Command::Stop { spec, .. } => {
@@ -281,6 +290,48 @@ impl World {
             }
         }
         self.report(agent);
+    }
+
+    /// As hostd and the supervisors do it: asked for at thirds, and ended at the deadline by those who hear nothing.
+    fn watch_leases(&mut self) {
+        let now = self.now;
+        let mut ended = Vec::new();
+        let mut asking = Vec::new();
+        for (id, host) in &mut self.hosts {
+            for (agent, program) in host.programs.iter_mut().filter(|(_, program)| program.end.is_none()) {
+                let (Some(until), Some(length_ms)) = (program.lease_until, program.spec.lease_ms) else {
+                    continue;
+                };
+                if until <= now {
+                    program.end = Some(end(EndCause::Lease, None, now));
+                    program.collected = Some(collected(None));
+                    program.draining = false;
+                    ended.push(*agent);
+                } else if until.ms_since(now) < length_ms * 2 / 3 && !host.is_cut_off {
+                    asking.push((id.clone(), *agent, program.generation));
+                }
+            }
+        }
+        for agent in ended {
+            self.report(agent);
+        }
+        for (host, agent, generation) in asking {
+            if let Ok(length_ms) = self.ask_lease(&host, agent, generation) {
+                self.program(agent).lease_until = Some(now.after_ms(length_ms));
+            }
+        }
+    }
+
+    pub(super) fn ask_lease(
+        &mut self,
+        host: &HostId,
+        agent: AgentId,
+        generation: Generation,
+    ) -> Result<u64, WireError> {
+        self.next += 1;
+        let reply_to = self.next;
+        self.input(Input::LeaseAsked { reply_to, host: host.clone(), agent, generation });
+        self.leases[&reply_to].clone()
     }
 
     pub(super) fn host_of(&self, agent: AgentId) -> HostId {
@@ -467,5 +518,6 @@ fn tombstone(spec: AgentSpec, generation: Generation) -> Program {
         starts: 0,
         work: Vec::new(),
         holds: Vec::new(),
+        lease_until: None,
     }
 }

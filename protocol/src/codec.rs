@@ -18,6 +18,9 @@ pub const PART_BYTES: usize = 900_000;
 pub const BODY_LIMIT: usize = 64 << 20;
 /// Largest frame a reader takes from a socket.
 const FRAME_LIMIT: usize = PART_BYTES + 4096;
+/// How deep a body may be nested: several times what any of ours is. The reader descends on the stack, and a thread
+/// may have as little as 2 MB of it.
+const DEPTH_LIMIT: usize = 100;
 /// Kind of a frame that holds a piece of a larger body.
 pub const PART: &str = "part";
 
@@ -129,21 +132,26 @@ impl Frame {
 pub struct Joiner {
     id: String,
     body: Vec<u8>,
+    /// What came under this id was too large: its rest must not pass for a whole body.
+    is_refused: bool,
 }
 
 impl Joiner {
     /// The whole frame once its last part is in.
     ///
     /// # Errors
-    /// [`CodecError::TooLarge`] over [`BODY_LIMIT`].
+    /// [`CodecError::TooLarge`] over [`BODY_LIMIT`], up to the last part.
     pub fn push(&mut self, mut frame: Frame) -> Result<Option<Frame>, CodecError> {
         if frame.id != self.id {
             self.id.clone_from(&frame.id);
             self.body.clear();
+            self.is_refused = false;
         }
-        let bytes = self.body.len() + frame.body.len();
+        let before = if self.is_refused { BODY_LIMIT + 1 } else { self.body.len() };
+        let bytes = before + frame.body.len();
         if bytes > BODY_LIMIT {
             self.body = Vec::new();
+            self.is_refused = frame.kind == PART;
             return Err(CodecError::TooLarge { bytes, limit: BODY_LIMIT });
         }
         if frame.kind == PART {
@@ -167,7 +175,9 @@ pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
 /// # Errors
 /// [`CodecError::Decode`].
 pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    rmp_serde::from_slice(bytes).map_err(CodecError::Decode)
+    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+    reader.set_max_depth(DEPTH_LIMIT);
+    T::deserialize(&mut reader).map_err(CodecError::Decode)
 }
 
 /// Writes a frame, in parts where it is large.

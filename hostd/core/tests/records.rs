@@ -1,0 +1,89 @@
+//! `agent.json` of every released hostd is read for ever: a later hostd adopts the agents of an earlier one. The rules
+//! are those of the wire.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it saw by failing"
+)]
+#![expect(clippy::disallowed_methods, reason = "the core reads no files; its released forms lie in some")]
+
+#[path = "../../../protocol/tests/wire/rules.rs"]
+mod rules;
+#[expect(dead_code, reason = "messages of the wire, of which the records hold some")]
+#[path = "../../../protocol/tests/wire/samples/mod.rs"]
+mod samples;
+#[path = "../../../protocol/tests/wire/tree.rs"]
+mod tree;
+
+use std::path::PathBuf;
+
+use hostd_core::{AgentRecord, Wanted};
+use protocol::ids::Generation;
+use protocol::order::Discard;
+use rules::{Form, Released, Sample};
+use samples::{AT, agent_id, agents};
+
+fn record() -> AgentRecord {
+    AgentRecord {
+        version: 1,
+        agent: agent_id(),
+        generation: Generation(3),
+        wanted: Wanted::Stopped { grace_ms: 1_500 },
+        spec: agents::spec(),
+        created_at: AT,
+        epoch: "e".repeat(32),
+        stop_requested: true,
+        end: Some(agents::end()),
+        collected: Some(agents::collected()),
+        removed: true,
+    }
+}
+
+fn least(wanted: Wanted) -> AgentRecord {
+    AgentRecord {
+        wanted,
+        spec: agents::least_spec(),
+        stop_requested: false,
+        end: None,
+        collected: None,
+        removed: false,
+        ..record()
+    }
+}
+
+fn released() -> Released {
+    let samples = vec![
+        Sample::in_form(Form::Json, "agent", record()),
+        Sample::in_form(Form::Json, "agent-running", least(Wanted::Running)),
+        Sample::in_form(Form::Json, "agent-destroyed", least(Wanted::Destroyed { discard: Discard::Keep })),
+        Sample::in_form(Form::Json, "agent-discarded", least(Wanted::Destroyed { discard: Discard::Yes })),
+    ];
+    Released { folder: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden"), samples }
+}
+
+#[test]
+fn todays_writer_gives_the_released_record() {
+    released().todays_encoder_gives_the_released_bytes();
+}
+
+#[test]
+fn todays_reader_reads_every_released_file() {
+    released().todays_decoder_reads_every_released_file();
+}
+
+#[test]
+fn what_an_older_writer_left_out_reads_as_its_default() {
+    released().what_an_older_writer_left_out_reads_as_its_default();
+}
+
+#[test]
+fn a_field_of_a_newer_writer_is_skipped() {
+    released().a_field_of_a_newer_writer_is_skipped();
+}
+
+#[test]
+fn each_twin_says_what_its_record_says() {
+    released().each_twin_says_what_its_bytes_say();
+}

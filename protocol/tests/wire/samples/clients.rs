@@ -1,0 +1,196 @@
+//! Clients and the manager: every request, reply and item.
+
+use std::collections::BTreeMap;
+
+use protocol::agent::{Phase, Role};
+use protocol::api::{
+    AgentFilter, AgentView, CreateAgent, HostView, Item, LogStart, Outcome, Reachability, Reason, Reply,
+    Request, StatusView, SubmitRun, Until,
+};
+use protocol::event::Fact;
+use protocol::ids::RequestKey;
+use protocol::order::{Discard, OutputStream};
+use protocol::task::SubmitTask;
+
+use super::agents::{environment, least_spec, report, spec};
+use super::hosts::{error, event, facts, resolved};
+use super::tasks::{least_task_spec, run_spec, run_view, task_spec, task_view};
+use super::{AT, agent_id, host, region, run_id, task_id, text, texts};
+use crate::rules::Sample;
+
+fn key() -> RequestKey {
+    RequestKey(text("k-1"))
+}
+
+pub(crate) fn agent_view() -> AgentView {
+    AgentView {
+        id: agent_id(),
+        name: text("naïve 名前"),
+        role: Role::Attempt,
+        region: region(),
+        host: host(),
+        reachability: Reachability::Late,
+        phase: Phase::Crashed,
+        reason: text("signal 9"),
+        wanted: text("running"),
+        as_of: AT,
+        created_at: AT,
+        spec: spec(),
+        report: Some(report()),
+        last_output: Some(AT.after_ms(3)),
+        memory_bytes: 1 << 20,
+        cpu_ms: 1_540,
+    }
+}
+
+fn host_view() -> HostView {
+    HostView {
+        region: region(),
+        host: host(),
+        reachability: Reachability::Fresh,
+        last_seen: AT,
+        clock_offset_ms: -12,
+        build: text("0.1.0+abc"),
+        facts: facts(),
+        live_agents: 50,
+    }
+}
+
+fn status() -> StatusView {
+    StatusView {
+        build: text("0.1.0+abc"),
+        started_at: AT,
+        now: AT.after_ms(5_000),
+        fencing: 7,
+        unwritten: 1,
+        bus_connected: true,
+        hosts: vec![host_view()],
+        agents: BTreeMap::from([(text("RUNNING"), 50)]),
+        runs: 2,
+        queued_tasks: 120,
+    }
+}
+
+fn agent_requests() -> Vec<(&'static str, Request)> {
+    let targets = || texts(&["fix it@db-01", "a"]);
+    let create = CreateAgent { key: key(), spec: spec(), host: Some(host()), environment: environment() };
+    let least = CreateAgent { key: key(), spec: least_spec(), host: None, environment: Default::default() };
+    let filter = AgentFilter {
+        all: true,
+        labels: BTreeMap::from([(text("team"), text("blue"))]),
+        phases: vec![Phase::Running, Phase::Blocked],
+        run: Some(text("nightly")),
+    };
+    let wait = |until| Request::WaitAgents { targets: targets(), until };
+    vec![
+        ("status", Request::Status),
+        ("hosts", Request::Hosts),
+        ("create-agent", Request::CreateAgent(Box::new(create))),
+        ("create-agent-least", Request::CreateAgent(Box::new(least))),
+        ("list-agents", Request::ListAgents(filter)),
+        ("list-agents-least", Request::ListAgents(AgentFilter::default())),
+        ("show-agents", Request::ShowAgents { targets: targets() }),
+        ("wait-started", wait(Until::Started)),
+        ("wait-phase", wait(Until::Phase(Phase::Paused))),
+        ("wait-ended", wait(Until::Ended)),
+        ("wait-destroyed", wait(Until::Destroyed)),
+        ("stop-agents", Request::StopAgents { key: key(), targets: targets(), grace_ms: Some(1_500) }),
+        ("stop-agents-least", Request::StopAgents { key: key(), targets: targets(), grace_ms: None }),
+        ("destroy-agents", Request::DestroyAgents { key: key(), targets: targets(), discard: Discard::Yes }),
+        (
+            "destroy-agents-keep",
+            Request::DestroyAgents { key: key(), targets: targets(), discard: Discard::Keep },
+        ),
+        ("logs-offset", Request::Logs { target: text("a"), from: LogStart::Offset(1 << 33), follow: true }),
+        ("logs-tail", Request::Logs { target: text("a"), from: LogStart::Tail(200), follow: false }),
+        (
+            "exec",
+            Request::Exec {
+                target: text("a"),
+                program: texts(&["ls", "-l"]),
+                environment: environment(),
+                stdin: vec![0, 0xff],
+            },
+        ),
+        ("events", Request::Events { since: Some(AT), follow: true, targets: targets() }),
+        ("events-least", Request::Events { since: None, follow: false, targets: Vec::new() }),
+    ]
+}
+
+fn run_requests() -> Vec<(&'static str, Request)> {
+    let run = || text("nightly");
+    let tasks = vec![
+        SubmitTask { spec: task_spec(), environment: environment() },
+        SubmitTask { spec: least_task_spec(), environment: Default::default() },
+    ];
+    let submit = SubmitRun { key: key(), run: run_spec(), tasks };
+    let blob = Request::PutBlob { sha256: "a".repeat(64), offset: 900_000, bytes: vec![0, 0xff], last: true };
+    vec![
+        ("resolve-repo", Request::ResolveRepo { repo: text("/srv/repo"), base: Some(text("main")) }),
+        ("put-blob", blob),
+        ("submit-run", Request::SubmitRun(Box::new(submit))),
+        ("list-runs", Request::ListRuns),
+        ("show-run", Request::ShowRun { run: run() }),
+        ("follow-run", Request::FollowRun { run: run() }),
+        ("cancel-run", Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]) }),
+        ("retry-tasks", Request::RetryTasks { key: key(), run: run(), tasks: Vec::new() }),
+        ("why", Request::Why { target: text("nightly/fix it") }),
+    ]
+}
+
+fn replies() -> Vec<(&'static str, Reply)> {
+    let outcomes = vec![
+        Outcome { target: text("a"), agent: Some(agent_id()), error: None },
+        Outcome { target: text("x"), agent: None, error: Some(error()) },
+    ];
+    let reason = Reason {
+        subject: text("task fix it"),
+        state: text("QUEUED"),
+        why: text("no host is heard"),
+        remedy: text("phalanx hosts"),
+    };
+    let least_view = AgentView {
+        spec: least_spec(),
+        report: None,
+        reason: String::new(),
+        last_output: None,
+        ..agent_view()
+    };
+    vec![
+        ("done", Reply::Done),
+        ("status", Reply::Status(Box::new(status()))),
+        ("hosts", Reply::Hosts(vec![host_view()])),
+        ("accepted", Reply::Accepted { agent: agent_id() }),
+        ("agents", Reply::Agents { agents: vec![agent_view(), least_view], as_of: AT }),
+        ("outcomes", Reply::Outcomes(outcomes)),
+        ("exited", Reply::Exited { code: Some(3), signal: None }),
+        ("resolved", Reply::Resolved(resolved())),
+        ("submitted", Reply::Submitted { run: run_id(), tasks: vec![task_id()] }),
+        ("runs", Reply::Runs(vec![run_view()])),
+        ("run", Reply::Run { run: run_view(), tasks: vec![task_view()] }),
+        ("why", Reply::Why(vec![reason])),
+        ("stored", Reply::Stored),
+    ]
+}
+
+fn items() -> Vec<(&'static str, Item)> {
+    let destroyed = Fact::AgentDestroyed { agent: agent_id(), discarded: false };
+    vec![
+        ("agent", Item::Agent(Box::new(agent_view()))),
+        ("log", Item::Log { offset: 1 << 33, bytes: b"hi\xff\n".to_vec() }),
+        ("output", Item::Output { stream: OutputStream::Stderr, bytes: b"hi\xff\n".to_vec() }),
+        ("event", Item::Event(Box::new(event(true, destroyed)))),
+        ("run", Item::Run(Box::new(run_view()))),
+    ]
+}
+
+pub(crate) fn all() -> Vec<Sample> {
+    let mut all: Vec<Sample> = agent_requests()
+        .into_iter()
+        .chain(run_requests())
+        .map(|(name, request)| Sample::of(format_args!("request-{name}"), request))
+        .collect();
+    all.extend(replies().into_iter().map(|(name, reply)| Sample::of(format_args!("reply-{name}"), reply)));
+    all.extend(items().into_iter().map(|(name, item)| Sample::of(format_args!("item-{name}"), item)));
+    all
+}

@@ -1,0 +1,225 @@
+//! Manager and hosts: orders, questions, heartbeats, requests of hosts; events; the configuration of a hostd.
+
+use std::collections::BTreeMap;
+
+use protocol::agent::Phase;
+use protocol::error::{ErrorCode, WireError};
+use protocol::event::{Event, Fact};
+use protocol::host_config::{BusConfig, HostConfig, SupervisorConfig};
+use protocol::ids::{Fencing, Generation, Incarnation, OrderId, Seq};
+use protocol::order::{Answer, Ask, Command, Discard, Order, OutputStream, Question, ResolvedBase};
+use protocol::report::{DigestRow, Heartbeat, HostFacts, HostReply, HostRequest};
+use protocol::task::TaskState;
+
+use super::agents::{end, environment, least_spec, spec};
+use super::{AT, BASE, COMMIT, agent_id, host, region, run_id, task_id, text, texts};
+use crate::rules::{Form, Sample};
+
+fn order(command: Command) -> Order {
+    Order {
+        id: OrderId::from_parts(AT.0, 0xd),
+        region: region(),
+        host: host(),
+        incarnation: Incarnation(1_700_000_000_001),
+        fencing: Fencing(7),
+        expires: AT.after_ms(30_000),
+        command,
+    }
+}
+
+fn ask(question: Question) -> Ask {
+    Ask {
+        id: OrderId::from_parts(AT.0, 0xe),
+        region: region(),
+        host: host(),
+        fencing: Fencing(7),
+        expires: AT.after_ms(30_000),
+        question,
+    }
+}
+
+pub(crate) fn error() -> WireError {
+    WireError::new(ErrorCode::NotFound, "no agent \"x\"").hint("phalanx ls")
+}
+
+pub(crate) fn facts() -> HostFacts {
+    HostFacts {
+        cpus: 16,
+        memory_total_bytes: 68_719_476_736,
+        memory_available_bytes: 34_359_738_368,
+        disk_total_bytes: 1 << 40,
+        disk_free_bytes: 1 << 39,
+        load_percent: 215,
+        boot_id: text("5f0c2a30-6d5f-4b3c-9a51-0d4e5f6a7b8c"),
+        cgroups: text("v2"),
+        overlay: true,
+        labels: BTreeMap::from([(text("gpu"), text("2"))]),
+        disk_share_max_percent: 85,
+        degraded: texts(&["no-cgroup-memory"]),
+    }
+}
+
+pub(crate) fn resolved() -> ResolvedBase {
+    ResolvedBase { repo: text("/srv/repo"), commit: text(BASE), dirty: true }
+}
+
+pub(crate) fn event(host_name: bool, fact: Fact) -> Event {
+    Event {
+        at: AT,
+        epoch: "e".repeat(32),
+        seq: 9,
+        region: region(),
+        host: host_name.then(host),
+        name: text("fix it"),
+        fact,
+    }
+}
+
+pub(crate) fn host_config() -> HostConfig {
+    HostConfig {
+        version: 1,
+        home: "/home/u/.local/share/phalanx".into(),
+        state: "/home/u/.local/share/phalanx/host".into(),
+        run: "/home/u/.local/share/phalanx/run".into(),
+        log: "/home/u/.local/share/phalanx/log".into(),
+        host: text("db-01"),
+        region: text("hub"),
+        bus: BusConfig {
+            url: text("nats://127.0.0.1:4222"),
+            credentials: "/home/u/.local/share/phalanx/bus/host.creds".into(),
+            inbox_prefix: text("_INBOX_db-01"),
+            order_key: text("UAORDER"),
+        },
+        lock: "/home/u/.local/share/phalanx/run/hostd.lock".into(),
+        supervisor: SupervisorConfig {
+            lock: "/home/u/.local/share/phalanx/run/supervisor.lock".into(),
+            command: Some(texts(&["/usr/bin/phalanx", "supervise"])),
+        },
+        disk_share_max: 0.85,
+    }
+}
+
+fn orders() -> Vec<Sample> {
+    let (agent, generation) = (agent_id(), Generation(3));
+    let spec = Box::new(spec());
+    let least = Box::new(least_spec());
+    let stop = Command::Stop { agent, generation, grace_ms: 1_500, spec: spec.clone() };
+    let keep = Command::Destroy { agent, generation, discard: Discard::Keep, spec: spec.clone() };
+    let discard = Command::Destroy { agent, generation, discard: Discard::Yes, spec: least.clone() };
+    vec![
+        Sample::of("order-ensure", order(Command::Ensure { agent, generation, spec })),
+        Sample::of("order-ensure-least", order(Command::Ensure { agent, generation, spec: least })),
+        Sample::of("order-stop", order(stop)),
+        Sample::of("order-destroy-keep", order(keep)),
+        Sample::of("order-destroy-discard", order(discard)),
+    ]
+}
+
+fn questions() -> Vec<Sample> {
+    let agent = agent_id();
+    let repo = || text("/srv/repo");
+    let exec = Question::Exec {
+        agent,
+        program: texts(&["ls", "-l"]),
+        environment: environment(),
+        stdin: vec![0, 0xff],
+    };
+    let all = [
+        ("resolve", Question::Resolve { repo: repo(), base: Some(text("main")) }),
+        ("resolve-head", Question::Resolve { repo: repo(), base: None }),
+        ("read", Question::Read { agent, offset: 1 << 33, max: 65_536 }),
+        ("follow", Question::Follow { agent, until: AT.after_ms(10_000) }),
+        ("report", Question::Report { agents: vec![agent] }),
+        ("exec", exec),
+        ("land", Question::Land { repo: repo(), branch: text("phalanx/x"), commit: text(COMMIT) }),
+        ("diff", Question::Diff { repo: repo(), from: text(BASE), to: text(COMMIT) }),
+    ];
+    all.into_iter().map(|(name, question)| Sample::of(format_args!("ask-{name}"), ask(question))).collect()
+}
+
+fn answers() -> Vec<Sample> {
+    let bytes = || b"\x1b[1mhi\xff".to_vec();
+    let all = [
+        ("resolved", Answer::Resolved(resolved())),
+        ("bytes", Answer::Bytes { offset: 12, length: 1 << 33, bytes: bytes(), ended: true }),
+        ("stdout", Answer::Output { stream: OutputStream::Stdout, bytes: bytes() }),
+        ("stderr", Answer::Output { stream: OutputStream::Stderr, bytes: Vec::new() }),
+        ("exited", Answer::Exited { code: Some(-1), signal: None }),
+        ("signalled", Answer::Exited { code: None, signal: Some(15) }),
+        ("landed", Answer::Landed { branch: text("phalanx/x"), commit: text(COMMIT) }),
+        ("diff", Answer::Diff { bytes: bytes(), whole: false }),
+        ("done", Answer::Done),
+        ("refused", Answer::Refused(error())),
+    ];
+    all.into_iter().map(|(name, answer)| Sample::of(format_args!("answer-{name}"), answer)).collect()
+}
+
+fn heartbeats() -> Vec<Sample> {
+    let row = DigestRow {
+        agent: agent_id(),
+        seq: Seq(42),
+        incarnation: Incarnation(1_700_000_000_001),
+        phase: Phase::Paused,
+        last_output: Some(AT),
+        cpu_ms: 12,
+        memory_bytes: 1 << 20,
+        transcript_bytes: 4_711,
+    };
+    let heartbeat = Heartbeat {
+        region: region(),
+        host: host(),
+        incarnation: Incarnation(1_700_000_000_001),
+        fencing: Fencing(7),
+        now: AT,
+        build: text("0.1.0+abc"),
+        facts: facts(),
+        digest: Some(vec![row]),
+    };
+    let plain = Heartbeat { digest: None, facts: HostFacts::default(), ..heartbeat.clone() };
+    vec![Sample::of("heartbeat", heartbeat), Sample::of("heartbeat-plain", plain)]
+}
+
+fn host_requests() -> Vec<Sample> {
+    let (agent, generation) = (agent_id(), Generation(3));
+    let part = HostRequest::BlobPart { sha256: "a".repeat(64), offset: 900_000, max: 900_000 };
+    vec![
+        Sample::of("host-request-environment", HostRequest::Environment { agent }),
+        Sample::of("host-request-blob", part),
+        Sample::of("host-request-lease", HostRequest::RenewLease { agent, generation }),
+        Sample::of("host-reply-environment", HostReply::Environment(environment())),
+        Sample::of("host-reply-blob", HostReply::BlobPart { bytes: vec![0, 0xff], total: 8 << 20 }),
+        Sample::of("host-reply-lease", HostReply::Lease { length_ms: 300_000 }),
+        Sample::of("host-reply-refused", HostReply::Refused(error())),
+    ]
+}
+
+fn events() -> Vec<Sample> {
+    let (agent, run, task) = (agent_id(), run_id(), task_id());
+    let state = TaskState::Verifying;
+    let facts = [
+        ("agent-phase", Fact::AgentPhase { agent, phase: Phase::Failed, end: Some(end()) }),
+        ("agent-phase-live", Fact::AgentPhase { agent, phase: Phase::Running, end: None }),
+        ("agent-destroyed", Fact::AgentDestroyed { agent, discarded: true }),
+        ("task-state", Fact::TaskState { run, task, attempt: 2, state, reason: text("exit 1") }),
+        ("run-submitted", Fact::RunSubmitted { run, tasks: 170 }),
+        ("run-ended", Fact::RunEnded { run, accepted: 167, failed: 2, cancelled: 1 }),
+        ("host-started", Fact::HostStarted { incarnation: 1_700_000_000_001 }),
+    ];
+    let of_host = |name: &str| !matches!(name, "task-state" | "run-submitted" | "run-ended");
+    facts
+        .into_iter()
+        .map(|(name, fact)| Sample::of(format_args!("event-{name}"), event(of_host(name), fact)))
+        .collect()
+}
+
+pub(crate) fn all() -> Vec<Sample> {
+    let mut all = orders();
+    all.extend(questions());
+    all.extend(answers());
+    all.extend(heartbeats());
+    all.extend(host_requests());
+    all.extend(events());
+    all.push(Sample::of("error", error()));
+    all.push(Sample::in_form(Form::Json, "host-config", host_config()));
+    all
+}

@@ -1,0 +1,76 @@
+//! Words on the wire: those that were released keep their meaning, those of a newer build become `Unknown`.
+
+use protocol::agent::{CheckoutKind, CommitMode, EndCause, Phase, Role, StartStep};
+use protocol::api::Reachability;
+use protocol::codec::{from_bytes, to_bytes};
+use protocol::error::ErrorCode;
+use protocol::report::Life;
+use protocol::task::{Accept, FailureClass, TaskState};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The words of one type: as released, in the order of its variants; new ones are added at the end of a list.
+fn check<T>(all: &[T], unknown: T, as_str: impl Fn(T) -> &'static str, released: &[(T, &str)])
+where
+    T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug + Copy,
+{
+    let name = std::any::type_name::<T>();
+    for (value, word) in released {
+        assert_eq!(as_str(*value), *word, "{name}");
+        assert_eq!(from_bytes::<T>(&to_bytes(word).unwrap()).unwrap(), *value, "{name}: {word}");
+        assert_eq!(to_bytes(value).unwrap(), to_bytes(word).unwrap(), "{name}: {word}");
+    }
+    for value in all {
+        let is_released = released.iter().any(|(known, _)| known == value);
+        assert!(is_released, "{name}: {value:?} is new: add its word to the list");
+    }
+    for word in ["a-word-of-tomorrow", "", "unknown", "RUNNING ", "名"] {
+        assert_eq!(from_bytes::<T>(&to_bytes(&word).unwrap()).unwrap(), unknown, "{name}: {word:?}");
+    }
+    assert!(from_bytes::<T>(&to_bytes(&7_u8).unwrap()).is_err(), "{name}: a number is no word");
+}
+
+macro_rules! words {
+    ($($type:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {
+        $(check($type::ALL, $type::Unknown, $type::as_str, &[$(($type::$variant, $word)),+]);)+
+    };
+}
+
+#[test]
+fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
+    words! {
+        Phase {
+            Creating = "CREATING", Running = "RUNNING", Blocked = "BLOCKED", Paused = "PAUSED",
+            Stopped = "STOPPED", Crashed = "CRASHED", Failed = "FAILED",
+        }
+        EndCause {
+            Exited = "exited", Signalled = "signalled", OutOfMemory = "out-of-memory", Requested = "requested",
+            TimeLimit = "time-limit", Lease = "lease", StartFailed = "start-failed",
+            SupervisorLost = "supervisor-lost", Rebooted = "rebooted",
+        }
+        StartStep {
+            Host = "host", Workspace = "workspace", Checkout = "checkout", Limits = "limits", User = "user",
+            Environment = "environment", Supervisor = "supervisor", ProgramMissing = "program-missing",
+            ProgramDenied = "program-denied", Exec = "exec",
+        }
+        Role { Own = "own", Attempt = "attempt", Verify = "verify" }
+        CommitMode { Agent = "agent", Auto = "auto" }
+        CheckoutKind { Auto = "auto", Overlay = "overlay", Clone = "clone", Worktree = "worktree" }
+        Reachability { Fresh = "fresh", Late = "late", Lost = "lost" }
+        Life { Present = "present", Destroyed = "destroyed" }
+        Accept { Verify = "verify", Exit = "exit", Review = "review" }
+        FailureClass {
+            Infrastructure = "infrastructure", Start = "start", Agent = "agent", Verify = "verify",
+            Limit = "limit", Quota = "quota",
+        }
+        TaskState {
+            Queued = "QUEUED", Assigned = "ASSIGNED", Running = "RUNNING", Verifying = "VERIFYING",
+            Review = "REVIEW", Accepted = "ACCEPTED", Merged = "MERGED", Rejected = "REJECTED",
+            Failed = "FAILED", Cancelled = "CANCELLED",
+        }
+        ErrorCode {
+            Invalid = "invalid", NotFound = "not-found", Denied = "denied", Conflict = "conflict",
+            Exhausted = "exhausted", Unavailable = "unavailable", TimedOut = "timed-out", Failed = "failed",
+        }
+    }
+}

@@ -33,6 +33,8 @@ pub async fn exec(
     loop {
         tokio::select! {
             answer = answers.next() => match answer? {
+                // A host may say by it that the program goes on.
+                Some(Answer::Output { bytes, .. }) if bytes.is_empty() => {}
                 Some(Answer::Output { stream, bytes }) => items.send(&Item::Output { stream, bytes }).await?,
                 Some(Answer::Exited { code, signal }) => return Ok(Reply::Exited { code, signal }),
                 Some(_) => {}

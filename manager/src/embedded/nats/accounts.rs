@@ -105,6 +105,10 @@ fn account(exports: Value, imports: Value, signing_keys: Value, storage: Storage
     })
 }
 
+/// How long a program that an operator runs beside an agent may print nothing. The server may keep some 200 bytes per
+/// question for so long (measured), so it is hours, not days.
+const SILENCE_MOST_NS: u64 = 6 * 3600 * 1_000_000_000;
+
 /// How many answers the server lets back through a service.
 enum Answers {
     One,
@@ -112,11 +116,21 @@ enum Answers {
 }
 
 fn export(name: &str, subject: &str, answers: Answers) -> Value {
-    let response_type = match answers {
-        Answers::One => "Singleton",
-        Answers::Many => "Stream",
-    };
-    json!({"name": name, "subject": subject, "type": "service", "response_type": response_type})
+    let mut export = json!({"name": name, "subject": subject, "type": "service"});
+    if let Some(fields) = export.as_object_mut() {
+        match answers {
+            Answers::One => {
+                fields.insert("response_type".to_owned(), json!("Singleton"));
+            }
+            // The server forgets where answers go when none came for the threshold (two minutes unless it is said), or
+            // when the asker listens no more.
+            Answers::Many => {
+                fields.insert("response_type".to_owned(), json!("Stream"));
+                fields.insert("response_threshold".to_owned(), json!(SILENCE_MOST_NS));
+            }
+        }
+    }
+    export
 }
 
 fn import(name: &str, subject: &str, account: &str) -> Value {

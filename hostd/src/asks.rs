@@ -19,6 +19,8 @@ use crate::workspace::WorkspaceError;
 /// Largest piece of a transcript or of an output in one answer.
 const PIECE: usize = 512 << 10;
 const OUTPUT_PIECE: usize = 64 << 10;
+/// Between two signs of life of a program that prints nothing.
+const SIGN_OF_LIFE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Largest difference that is answered.
 const DIFF_LIMIT: usize = 800 << 10;
 
@@ -228,10 +230,29 @@ async fn exec(
             let _ = given.write_all(&stdin).await;
         }
     };
-    tokio::join!(feed, relay(out, OutputStream::Stdout, replier), relay(err, OutputStream::Stderr, replier));
-    let status = child.wait().await.map_err(|error| failed(error.to_string()))?;
+    let ended = async {
+        tokio::join!(
+            feed,
+            relay(out, OutputStream::Stdout, replier),
+            relay(err, OutputStream::Stderr, replier)
+        );
+        child.wait().await
+    };
+    let status = tokio::select! {
+        status = ended => status.map_err(|error| failed(error.to_string()))?,
+        never = signs_of_life(replier) => match never {},
+    };
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     Ok(Answer::Exited { code: status.code(), signal })
+}
+
+/// A way back that nothing uses is forgotten by the bus: an empty piece now and then keeps it.
+async fn signs_of_life(replier: &Replier) -> std::convert::Infallible {
+    let sign = Answer::Output { stream: OutputStream::Stdout, bytes: Vec::new() };
+    loop {
+        tokio::time::sleep(SIGN_OF_LIFE).await;
+        replier.send(&sign).await;
+    }
 }
 
 async fn relay(source: Option<impl tokio::io::AsyncRead + Unpin>, stream: OutputStream, replier: &Replier) {

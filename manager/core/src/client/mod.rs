@@ -44,8 +44,8 @@ impl Core {
             return self.out.reply(reply_to, Err(error));
         }
         let environments = take_values(&mut request);
-        let digest = match codec::to_bytes(&request) {
-            Ok(bytes) => names::digest(&bytes),
+        let digest = match digest_of(&request) {
+            Ok(digest) => digest,
             Err(error) => return self.out.reply(reply_to, Err(invalid(error.to_string()))),
         };
         if let Some(known) = self.requests.find(&key) {
@@ -89,6 +89,21 @@ impl Core {
             }
         }
     }
+}
+
+/// What makes two requests of one key the same request. A client makes up the refs of an agent's results anew each
+/// time: they are no part of what was asked for, and those of the first request are the agent's.
+fn digest_of(request: &Request) -> Result<String, codec::CodecError> {
+    if let Request::CreateAgent(create) = request
+        && create.spec.checkout.is_some()
+    {
+        let mut create = create.clone();
+        if let Some(checkout) = &mut create.spec.checkout {
+            (checkout.branch, checkout.result_ref) = (None, None);
+        }
+        return codec::to_bytes(&Request::CreateAgent(create)).map(|bytes| names::digest(&bytes));
+    }
+    codec::to_bytes(request).map(|bytes| names::digest(&bytes))
 }
 
 /// Takes the values out of the request and leaves the names of the variables: a digest of a value that can be guessed

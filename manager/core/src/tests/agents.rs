@@ -1,7 +1,7 @@
 //! Creating, stopping and destroying agents.
 
 use protocol::agent::Phase;
-use protocol::agent::{EndCause, Environment};
+use protocol::agent::{Checkout, CheckoutKind, EndCause, Environment};
 use protocol::api::{AgentFilter, Reachability, Reply, Request};
 use protocol::error::ErrorCode;
 use protocol::ids::RequestKey;
@@ -41,6 +41,29 @@ fn the_same_key_gives_the_same_agent_again_and_another_body_is_a_conflict() {
     let other = world.ask(Request::CreateAgent(Box::new(create(key, "b"))));
     assert_eq!(other.unwrap_err().code, ErrorCode::Conflict);
     assert_eq!(world.core.agents(world.now, &AgentFilter::default()).len(), 1);
+}
+
+#[test]
+fn refs_that_a_client_makes_up_anew_are_no_part_of_what_a_key_asks_for() {
+    let mut world = World::new();
+    let key = RequestKey(String::from("k"));
+    let with_refs = |leaf: &str, commit: &str| {
+        let mut create = create(key.clone(), "a");
+        create.spec.checkout = Some(Checkout {
+            repo: "/r".to_owned(),
+            commit: commit.repeat(40),
+            branch: Some(format!("phalanx/adhoc/{leaf}")),
+            kind: CheckoutKind::Auto,
+            result_ref: Some(format!("refs/phalanx/adhoc/{leaf}")),
+            near: None,
+        });
+        Request::CreateAgent(Box::new(create))
+    };
+    let first = world.ask(with_refs("a-1", "1")).unwrap();
+    assert_eq!(world.ask(with_refs("a-2", "1")), Ok(first));
+    assert_eq!(world.ask(with_refs("a-3", "2")).unwrap_err().code, ErrorCode::Conflict);
+    let agents = world.core.agents(world.now, &AgentFilter::default());
+    assert_eq!(agents[0].spec.checkout.as_ref().unwrap().branch.as_deref(), Some("phalanx/adhoc/a-1"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn ended(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{}", daemon::chain(error.as_ref()));
+            tracing::error!("{}", manager::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -12,8 +12,9 @@ use protocol::ids::RequestKey;
 
 use super::args::Global;
 use super::client::{Client, ClientError};
-use super::error::{Failure, chain};
+use super::error::Failure;
 use super::output::format::OutputFormat;
+use crate::chain;
 use crate::embedded::layout::Layout;
 use crate::embedded::start::{UpOptions, UpReport, ensure_up};
 

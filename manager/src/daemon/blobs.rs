@@ -199,5 +199,5 @@ fn of_store(error: &StoreError) -> WireError {
         StoreError::DamagedBlob { .. } => ErrorCode::Failed,
         _ => ErrorCode::Unavailable,
     };
-    WireError::new(code, super::chain(error))
+    WireError::new(code, crate::chain(error))
 }

@@ -206,7 +206,7 @@ impl Answers {
                 Ok(Some(answer)) => return Ok(Some(answer)),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(error = %super::chain(&error), subject = self.subject, "an answer is unreadable");
+                    tracing::warn!(error = %crate::chain(&error), subject = self.subject, "an answer is unreadable");
                 }
             }
         }
@@ -261,7 +261,7 @@ impl<T: DeserializeOwned> Incoming<T> {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(error = %super::chain(&error), subject = from, "a message is unreadable");
+                    tracing::warn!(error = %crate::chain(&error), subject = from, "a message is unreadable");
                 }
             }
         }
@@ -331,7 +331,7 @@ impl Kept {
                 let read = Frame::decode(&message.payload).and_then(|frame| body(&frame, kind));
                 if let Err(error) = &read {
                     let (stream, sequence) = (self.name, message.sequence);
-                    tracing::warn!(error = %super::chain(error), stream, sequence, "a message is unreadable");
+                    tracing::warn!(error = %crate::chain(error), stream, sequence, "a message is unreadable");
                 }
                 let stored_ms = message.time.unix_timestamp_nanos() / 1_000_000;
                 Ok(Some(KeptMessage {

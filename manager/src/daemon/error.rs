@@ -1,4 +1,4 @@
-//! Why the daemon does not start or ends, and how causes are put into words.
+//! Why the daemon does not start or ends.
 
 use protocol::error::{ErrorCode, WireError};
 
@@ -35,19 +35,6 @@ pub enum DaemonError {
     Unwritten(u64),
     #[error("a part of the manager ended by itself")]
     Part,
-}
-
-/// An error with its causes, in one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Not now, or not known.

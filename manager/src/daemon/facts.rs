@@ -28,12 +28,12 @@ pub async fn append_facts(store: Store, region: Region, clock: Clock, mut facts:
         let bytes = match Frame::of(Event::KIND, &id, &event).and_then(|frame| frame.encode()) {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => {
-                tracing::error!(error = %super::chain(&error), "a fact cannot be encoded");
+                tracing::error!(error = %crate::chain(&error), "a fact cannot be encoded");
                 continue;
             }
         };
         if let Err(error) = store.append_event(&subject, &id, bytes).await {
-            tracing::error!(error = %super::chain(&error), "a fact is lost");
+            tracing::error!(error = %crate::chain(&error), "a fact is lost");
         }
     }
 }

@@ -25,7 +25,7 @@ pub mod server;
 pub mod start;
 pub mod stream;
 
-pub use error::{DaemonError, chain, stopping, unavailable};
+pub use error::{DaemonError, stopping, unavailable};
 pub use start::{Options, run};
 
 use tokio::sync::watch;

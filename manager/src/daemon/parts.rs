@@ -104,7 +104,7 @@ pub async fn keep_supervisor(layout: Layout, command: Vec<OsString>, mut stop: w
             Ok(Ok(Alive::Already | Alive::StoppedOnPurpose)) => {}
             Ok(Ok(Alive::Started)) => tracing::warn!("the supervisor was gone and is started again"),
             Ok(Err(error)) => {
-                tracing::error!(error = %super::chain(&error), "the supervisor cannot be started");
+                tracing::error!(error = %crate::chain(&error), "the supervisor cannot be started");
             }
             Err(error) => tracing::error!(%error, "the supervisor was not looked at"),
         }

@@ -46,7 +46,7 @@ pub fn seal(key: &FleetKey, owner: &str, environment: &Environment) -> Option<Ve
     match key.seal(owner, &plain) {
         Ok(sealed) => Some(sealed),
         Err(error) => {
-            tracing::error!(error = %super::chain(&error), owner, "an environment cannot be sealed");
+            tracing::error!(error = %crate::chain(&error), owner, "an environment cannot be sealed");
             None
         }
     }

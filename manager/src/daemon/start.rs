@@ -15,7 +15,7 @@ use super::bus::Bus;
 use super::clock::Clock;
 use super::driver::writer;
 use super::driver::{self, Driver, Outlets, WriterEnds};
-use super::error::{DaemonError, chain};
+use super::error::DaemonError;
 use super::hosts::inbound;
 use super::hosts::log_tail::LogTails;
 use super::hosts::rpc::Rpc;
@@ -161,7 +161,7 @@ impl Life {
             Some(ended) = turning_task.join_next() => Err(ended.err()),
         };
         if let Err(error) = &ended {
-            let error = error.as_ref().map_or_else(|| "it returned".to_owned(), |error| chain(error));
+            let error = error.as_ref().map_or_else(|| "it returned".to_owned(), |error| crate::chain(error));
             tracing::error!(error, "a part of the manager ended by itself");
         }
         tracing::info!("manager stopping");

@@ -13,7 +13,8 @@ use protocol::codec::{CodecError, Frame, Hello, socket_bytes};
 use protocol::error::{ErrorCode, WireError};
 
 use self::reader::{Interrupts, Next, Reader};
-use super::error::{Failure, chain};
+use super::error::Failure;
+use crate::chain;
 use crate::embedded::layout::connect_socket;
 
 /// This build, as it is told to the other side.

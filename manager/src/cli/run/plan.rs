@@ -9,8 +9,9 @@ use protocol::ids::Name;
 use serde_json::{Value, json};
 
 use super::super::args::run::Run;
-use super::super::error::{Failure, chain};
+use super::super::error::Failure;
 use super::super::output::render::Listed;
+use crate::chain;
 use crate::runfile::map::{MapError, read_rows};
 use crate::runfile::task::PlannedTask;
 use crate::runfile::units::human_size;

@@ -8,12 +8,13 @@ use super::super::agent::logs::Transcript;
 use super::super::args::run::Report;
 use super::super::client::{Client, Flow, Limits, StreamEnd};
 use super::super::context::Context;
-use super::super::error::{Failure, chain, exit};
+use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say};
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::output::when::now;
 use super::list::{named_or_latest, whole};
+use crate::chain;
 use crate::report::{Fetched, Writer};
 
 pub fn run(context: &Context, args: &Report) -> Result<u8, Failure> {

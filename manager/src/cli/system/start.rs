@@ -4,9 +4,10 @@ use protocol::error::ErrorCode;
 
 use super::super::agent::change::stop_all;
 use super::super::context::Context;
-use super::super::error::{Failure, chain, exit};
+use super::super::error::{Failure, exit};
 use super::super::output::pipe::{Stdout, say};
 use super::super::output::sanitise::safe_line;
+use crate::chain;
 use crate::embedded::nats::install::install;
 use crate::embedded::start::UpOutcome;
 use crate::embedded::stop;

@@ -39,7 +39,7 @@ async fn write_until_durable<R: Records>(records: &R, layer: &[StoredRecord]) {
     while let Err(error) = records.write(layer).await {
         // Once per outage, not once per attempt.
         if attempts == 1 {
-            tracing::warn!(error = %crate::daemon::chain(&error), records = layer.len(), "records wait for the bus");
+            tracing::warn!(error = %crate::chain(&error), records = layer.len(), "records wait for the bus");
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

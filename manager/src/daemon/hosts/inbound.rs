@@ -67,7 +67,7 @@ fn report_of(change: &Change) -> Option<Report> {
             None
         }
         Err(error) => {
-            tracing::warn!(key = change.key, error = %crate::daemon::chain(&error), "a report is unreadable");
+            tracing::warn!(key = change.key, error = %crate::chain(&error), "a report is unreadable");
             None
         }
     }

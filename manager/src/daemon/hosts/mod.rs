@@ -8,7 +8,7 @@ pub mod rpc;
 use std::time::Duration;
 
 use manager_core::{Input, OrderDraft};
-use protocol::error::{ErrorCode, WireError};
+use protocol::error::WireError;
 use protocol::ids::{Fencing, HostId, OrderId, Region};
 use protocol::order::{Answer, Ask, Order, Question};
 use protocol::time::Timestamp;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::daemon::bus::{Answers, Bus, BusError};
 use crate::daemon::clock::Clock;
 use crate::daemon::driver::{Driver, HostAsk};
-use crate::daemon::queries;
+use crate::daemon::{queries, unavailable};
 use log_tail::LogTails;
 
 /// A question that a host answers from what it has at hand.
@@ -55,10 +55,6 @@ pub struct Conversation {
     answers: Answers,
     until: Option<Instant>,
     ended: bool,
-}
-
-fn unavailable(message: String) -> WireError {
-    WireError::new(ErrorCode::Unavailable, message)
 }
 
 impl Hosts {
@@ -120,7 +116,7 @@ fn said_no(host: &HostId, error: &BusError) -> WireError {
     match error {
         BusError::NobodyListens(_) => unavailable(format!("hostd on {host} does not answer"))
             .hint("see `phalanx status`; its agents go on meanwhile"),
-        other => unavailable(format!("host {host} cannot be asked: {}", crate::daemon::chain(other))),
+        other => unavailable(format!("host {host} cannot be asked: {}", crate::chain(other))),
     }
 }
 
@@ -185,7 +181,7 @@ pub async fn send_orders(hosts: Hosts, mut drafts: mpsc::Receiver<OrderDraft>) {
                 tracing::debug!(agent = %order.command.agent(), host = %order.host, verb, "order sent");
             }
             Err(error) => {
-                tracing::debug!(error = %crate::daemon::chain(&error), verb, "an order did not leave");
+                tracing::debug!(error = %crate::chain(&error), verb, "an order did not leave");
             }
         }
     }

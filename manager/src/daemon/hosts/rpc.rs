@@ -57,7 +57,7 @@ impl Rpc {
             None => HostReply::Refused(denied("the subject names no host")),
         };
         if let Err(error) = self.hosts.bus.reply(to, &received.id, &reply).await {
-            tracing::debug!(error = %crate::daemon::chain(&error), method, "a host was not answered");
+            tracing::debug!(error = %crate::chain(&error), method, "a host was not answered");
         }
     }
 

@@ -46,7 +46,7 @@ pub async fn events(
         })
         .await??;
     let mut sieve = Sieve { since, agents, seen: Seen::default() };
-    let away = |error: &dyn std::error::Error| crate::daemon::unavailable(crate::daemon::chain(error));
+    let away = |error: &dyn std::error::Error| crate::daemon::unavailable(crate::chain(error));
     let mut next = match since {
         Some(since) => first_stored_since(&hosts, since).await.map_err(|error| away(&error))?,
         None => 0,
@@ -102,7 +102,7 @@ impl Sieve {
             Ok(event) => event,
             Err(error) => {
                 let (subject, sequence) = (stored.subject, stored.sequence);
-                tracing::warn!(error = %crate::daemon::chain(&error), subject, sequence, "an event is unreadable");
+                tracing::warn!(error = %crate::chain(&error), subject, sequence, "an event is unreadable");
                 return Ok(());
             }
         };

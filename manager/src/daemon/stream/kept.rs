@@ -122,7 +122,7 @@ impl KeptTranscript {
 }
 
 fn cannot_read(error: &BusError) -> WireError {
-    unavailable(format!("the kept transcript cannot be read: {}", crate::daemon::chain(error)))
+    unavailable(format!("the kept transcript cannot be read: {}", crate::chain(error)))
 }
 
 /// Offset after the last byte of a chunk.

@@ -149,7 +149,7 @@ async fn follow_on(
 
 async fn listen(hosts: &Hosts, place: &Place) -> Result<Incoming<Chunk>, WireError> {
     let chunks = hosts.bus.transcript(&place.region, &place.host, &place.agent).await;
-    chunks.map_err(|error| crate::daemon::unavailable(crate::daemon::chain(&error)))
+    chunks.map_err(|error| crate::daemon::unavailable(crate::chain(&error)))
 }
 
 /// That it does not answer is no fault: what it ships in its own time comes too.

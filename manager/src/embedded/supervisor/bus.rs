@@ -48,11 +48,16 @@ impl BusPreparation {
     }
 
     fn prepare_now(&self, layout: &Layout, running: bool) -> Result<Option<PathBuf>, String> {
-        let program = if running { None } else { Some(binary::find(layout).map_err(said)?.path) };
-        let host = host_setup::ensure_host_id(layout).map_err(said)?;
+        let program = if running {
+            None
+        } else {
+            Some(binary::find(layout).map_err(|error| crate::chain(&error))?.path)
+        };
+        let host = host_setup::ensure_host_id(layout).map_err(|error| crate::chain(&error))?;
         let choice = if running { PortChoice::Keep } else { PortChoice::Choose };
-        let bus = setup::ensure(layout, &host, choice).map_err(said)?;
-        host_setup::ensure_config(layout, &host, bus.port, &bus.order_key, &self.supervise).map_err(said)?;
+        let bus = setup::ensure(layout, &host, choice).map_err(|error| crate::chain(&error))?;
+        host_setup::ensure_config(layout, &host, bus.port, &bus.order_key, &self.supervise)
+            .map_err(|error| crate::chain(&error))?;
         if bus.moved {
             tracing::warn!(port = bus.port, "the port of the bus was taken, it moved");
             for name in &self.clients {
@@ -77,16 +82,4 @@ impl BusPreparation {
         };
         tokio::time::timeout(PROBE_LIMIT, hello).await.is_ok_and(|said| said.unwrap_or(false))
     }
-}
-
-/// An error with its causes, in one line.
-fn said(error: impl std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

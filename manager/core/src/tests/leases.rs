@@ -1,8 +1,8 @@
 //! Attempts whose host is lost: moved under a lease, after its end, and never otherwise.
 
 use protocol::agent::EndCause;
-use protocol::error::ErrorCode;
-use protocol::ids::{AgentId, Generation, RunId};
+use protocol::error::{ErrorCode, WireError};
+use protocol::ids::{AgentId, Generation, HostId, RunId};
 use protocol::order::Command;
 use protocol::task::{FailureClass, TaskSpec, TaskState};
 use protocol::time::Timestamp;
@@ -12,6 +12,50 @@ use super::world::{
 };
 use crate::Input;
 use crate::fleet::agent::Standing;
+
+impl World {
+    /// As hostd and the supervisors do it: asked for at thirds, and ended at the deadline by those who hear nothing.
+    pub(super) fn watch_leases(&mut self) {
+        let now = self.now;
+        let mut ended = Vec::new();
+        let mut asking = Vec::new();
+        for (id, host) in &mut self.hosts {
+            for (agent, program) in host.programs.iter_mut().filter(|(_, program)| program.end.is_none()) {
+                let (Some(until), Some(length_ms)) = (program.lease_until, program.spec.lease_ms) else {
+                    continue;
+                };
+                if until <= now {
+                    program.end = Some(end(EndCause::Lease, None, now));
+                    program.collected = Some(collected(None));
+                    program.draining = false;
+                    ended.push(*agent);
+                } else if until.ms_since(now) < length_ms * 2 / 3 && !host.is_cut_off {
+                    asking.push((id.clone(), *agent, program.generation));
+                }
+            }
+        }
+        for agent in ended {
+            self.report(agent);
+        }
+        for (host, agent, generation) in asking {
+            if let Ok(length_ms) = self.ask_lease(&host, agent, generation) {
+                self.program(agent).lease_until = Some(now.after_ms(length_ms));
+            }
+        }
+    }
+
+    pub(super) fn ask_lease(
+        &mut self,
+        host: &HostId,
+        agent: AgentId,
+        generation: Generation,
+    ) -> Result<u64, WireError> {
+        self.next += 1;
+        let reply_to = self.next;
+        self.input(Input::LeaseAsked { reply_to, host: host.clone(), agent, generation });
+        self.leases[&reply_to].clone()
+    }
+}
 
 /// A fleet of two, the task at work on one of them.
 fn at_work(spec: TaskSpec) -> (World, RunId, AgentId) {
@@ -121,7 +165,7 @@ fn a_lease_is_given_only_to_the_current_attempt_at_its_generation_on_its_host() 
     let generation = world.program(agent).generation;
     assert_eq!(world.ask_lease(&host, agent, generation), Ok(LEASE_MS));
     assert_eq!(until(&world, agent).0.max(world.now.0 + LEASE_MS * 11 / 10), until(&world, agent).0);
-    let denied = |answer: Result<u64, protocol::error::WireError>| {
+    let denied = |answer: Result<u64, WireError>| {
         assert_eq!(answer.unwrap_err().code, ErrorCode::Denied);
     };
     denied(world.ask_lease(&other, agent, generation));

@@ -73,7 +73,7 @@ pub(super) struct World {
     pub(super) sealed: BTreeSet<String>,
     pub(super) drops_orders: bool,
     pub(super) leases: BTreeMap<u64, Result<u64, WireError>>,
-    next: u64,
+    pub(super) next: u64,
 }
 
 pub(super) fn config() -> Config {
@@ -290,48 +290,6 @@ impl World {
             }
         }
         self.report(agent);
-    }
-
-    /// As hostd and the supervisors do it: asked for at thirds, and ended at the deadline by those who hear nothing.
-    fn watch_leases(&mut self) {
-        let now = self.now;
-        let mut ended = Vec::new();
-        let mut asking = Vec::new();
-        for (id, host) in &mut self.hosts {
-            for (agent, program) in host.programs.iter_mut().filter(|(_, program)| program.end.is_none()) {
-                let (Some(until), Some(length_ms)) = (program.lease_until, program.spec.lease_ms) else {
-                    continue;
-                };
-                if until <= now {
-                    program.end = Some(end(EndCause::Lease, None, now));
-                    program.collected = Some(collected(None));
-                    program.draining = false;
-                    ended.push(*agent);
-                } else if until.ms_since(now) < length_ms * 2 / 3 && !host.is_cut_off {
-                    asking.push((id.clone(), *agent, program.generation));
-                }
-            }
-        }
-        for agent in ended {
-            self.report(agent);
-        }
-        for (host, agent, generation) in asking {
-            if let Ok(length_ms) = self.ask_lease(&host, agent, generation) {
-                self.program(agent).lease_until = Some(now.after_ms(length_ms));
-            }
-        }
-    }
-
-    pub(super) fn ask_lease(
-        &mut self,
-        host: &HostId,
-        agent: AgentId,
-        generation: Generation,
-    ) -> Result<u64, WireError> {
-        self.next += 1;
-        let reply_to = self.next;
-        self.input(Input::LeaseAsked { reply_to, host: host.clone(), agent, generation });
-        self.leases[&reply_to].clone()
     }
 
     pub(super) fn host_of(&self, agent: AgentId) -> HostId {

@@ -198,10 +198,10 @@ async fn exec(
     let failed = |error: String| WireError::new(ErrorCode::Failed, error);
     let (name, arguments) =
         program.split_first().ok_or_else(|| WireError::new(ErrorCode::Invalid, "no program was given"))?;
-    let user =
-        crate::agents::agent_user(record.spec.user.as_deref()).map_err(|error| failed(error.to_string()))?;
+    let user = crate::agents::agent_user(record.spec.user.as_deref())
+        .map_err(|error| failed(crate::chain(&error)))?;
     let mut variables =
-        environment_of(machine, record, &user).await.map_err(|error| failed(error.to_string()))?;
+        environment_of(machine, record, &user).await.map_err(|error| failed(crate::chain(&error)))?;
     variables.0.extend(environment.0);
     let folder = machine.folders.agent(record.agent);
     let group =

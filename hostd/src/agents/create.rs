@@ -36,8 +36,8 @@ struct StartError {
 }
 
 impl StartError {
-    fn at<E: std::fmt::Display>(step: StartStep, what: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self { step, detail: format!("{what}: {error}") }
+    fn at<E: std::error::Error>(step: StartStep, what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self { step, detail: format!("{what}: {}", crate::chain(&error)) }
     }
 }
 
@@ -153,7 +153,7 @@ async fn fetch(
     let Some(blob) = blob else { return Ok(()) };
     let content = machine.requests.blob(blob).await.map_err(|error| StartError {
         step: StartStep::Environment,
-        detail: format!("its {name}: {error}"),
+        detail: format!("its {name}: {}", crate::chain(&error)),
     })?;
     let path = folder.join("given").join(name);
     replace(&path, &content).map_err(StartError::at(StartStep::Host, "a file given to it"))?;

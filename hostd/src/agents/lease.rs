@@ -15,7 +15,9 @@ pub async fn ask_lease(machine: &Machine, agent: AgentId, generation: Generation
     let asked_at = clock::now();
     match machine.requests.lease(agent, generation).await {
         Ok(length_ms) => machine.tell(Input::Lease { agent, generation, asked_at, length_ms }).await,
-        Err(error) => tracing::warn!(%agent, %error, "the lease was not renewed"),
+        Err(error) => {
+            tracing::warn!(%agent, error = crate::chain(&error), "the lease was not renewed");
+        }
     }
 }
 
@@ -27,6 +29,7 @@ pub async fn set_lease(machine: &Machine, agent: AgentId, until: Timestamp) {
     let renewed =
         async { ShimLink::open(&folder).await?.ask(&Request::RenewLease { deadline_boottime_ms }).await };
     if let Err(error) = renewed.await {
-        tracing::warn!(%agent, %error, "the shim did not take the longer lease");
+        let error = crate::chain(&error);
+        tracing::warn!(%agent, error, "the shim did not take the longer lease");
     }
 }

@@ -35,7 +35,8 @@ async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) ->
     if let Ok(tmux) = &machine.tmux {
         // A session that is left shows a dead pane; it keeps nothing else.
         if let Err(error) = tmux.kill_session(&record.agent.to_string()).await {
-            tracing::warn!(agent = %record.agent, %error, "the session of a removed agent may be left");
+            let error = crate::chain(&error);
+            tracing::warn!(agent = %record.agent, error, "the session of a removed agent may be left");
         }
     }
     end_group(machine, record).await?;

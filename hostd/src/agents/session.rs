@@ -9,7 +9,7 @@ use protocol::report::SessionFacts;
 use crate::machine::Machine;
 use crate::sys::tmux::SessionSpec;
 
-/// A task that ends sooner needs no session; one that is attached to gets it then.
+/// A task that ends sooner needs no session.
 const LATER: Duration = Duration::from_secs(2);
 
 /// Makes the session when it is due. Cancelled when the agent ends first.
@@ -33,7 +33,8 @@ pub(super) async fn ensure_session(machine: &Machine, record: &AgentRecord) {
             machine.tell(Input::Session { agent: record.agent, session }).await;
         }
         Err(error) => {
-            tracing::warn!(agent = %record.agent, %error, "no session for people could be made");
+            let error = crate::chain(&error);
+            tracing::warn!(agent = %record.agent, error, "no session for people could be made");
             machine.tell(Input::Degraded { agent: record.agent, what: "no-session", degraded: true }).await;
         }
     }

@@ -70,7 +70,7 @@ pub(super) async fn watch(machine: &Handle, watched: Watched) {
     let group = watched.group;
     let removed = tokio::task::spawn_blocking(move || group.remove(KILL_LIMIT));
     if let Ok(Err(error)) = removed.await {
-        tracing::warn!(%agent, %error, "the cgroup of an ended agent is left");
+        tracing::warn!(%agent, error = crate::chain(&error), "the cgroup of an ended agent is left");
     }
 }
 
@@ -81,7 +81,9 @@ async fn follow(machine: &Handle, watched: &Watched) -> Input {
     loop {
         match listen(machine, watched, &mut exited).await {
             Ok(()) | Err(LinkError::Connect(_)) => {}
-            Err(error) => tracing::warn!(%agent, %error, "the talk with a shim broke off"),
+            Err(error) => {
+                tracing::warn!(%agent, error = crate::chain(&error), "the talk with a shim broke off");
+            }
         }
         match proven_end(machine, watched).await {
             Some(input) => return input,
@@ -172,7 +174,8 @@ pub(super) async fn empty(group: &AgentGroup, agent: AgentId) -> bool {
         Ok(Ok(populated)) => !populated,
         Ok(Err(error)) if error.is_absent() => true,
         Ok(Err(error)) => {
-            tracing::warn!(%agent, %error, "whether an agent's processes are gone cannot be told: unknown");
+            let error = crate::chain(&error);
+            tracing::warn!(%agent, error, "whether an agent's processes are gone cannot be told: unknown");
             false
         }
         Err(_) => false,

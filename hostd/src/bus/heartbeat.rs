@@ -111,7 +111,9 @@ impl Heart {
                 let sent = self.bus.client.publish(subject, Bytes::from(bytes));
                 let _ = tokio::time::timeout(Duration::from_millis(500), sent).await;
             }
-            Err(error) => tracing::error!(%error, "a heartbeat could not be encoded"),
+            Err(error) => {
+                tracing::error!(error = crate::chain(&error), "a heartbeat could not be encoded");
+            }
         }
     }
 }

@@ -34,10 +34,12 @@ impl Replier {
             Ok(bytes) => {
                 let sent = self.bus.client.publish(self.to.clone(), Bytes::from(bytes)).await;
                 if let Err(error) = sent {
-                    tracing::warn!(%error, "an answer could not be sent");
+                    tracing::warn!(error = crate::chain(&error), "an answer could not be sent");
                 }
             }
-            Err(error) => tracing::error!(%error, "an answer could not be encoded"),
+            Err(error) => {
+                tracing::error!(error = crate::chain(&error), "an answer could not be encoded");
+            }
         }
     }
 

@@ -24,7 +24,7 @@ const PIECE: u64 = 512 << 10;
 pub enum RequestError {
     #[error("the manager did not answer")]
     Unavailable,
-    #[error("the manager refused: {0}")]
+    #[error("the manager refused")]
     Refused(#[source] WireError),
     #[error("the manager's answer makes no sense")]
     Answer,

@@ -238,7 +238,7 @@ impl Workspaces {
         let look = async { Ok(self.only_copy_now(agent_dir, collected).await) };
         match self.within("look for unsaved work", look).await {
             Ok(answer) => answer,
-            Err(error) => OnlyCopy::Unknown(error.to_string()),
+            Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
         }
     }
 

@@ -34,7 +34,7 @@ impl Workspaces {
             Ok(what) => OnlyCopy::Yes { what },
             // Never made, so nothing is in it.
             Err(Error::NoWorkspace { .. }) => OnlyCopy::No,
-            Err(error) => OnlyCopy::Unknown(error.to_string()),
+            Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
         }
     }
 

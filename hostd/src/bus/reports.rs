@@ -4,6 +4,7 @@
 //! an agent and nothing is lost when it is back.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,21 +22,30 @@ const WINDOW: usize = 256;
 /// After a failed put.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// The way in. Unbounded in number only by agents: the writer takes reports at once and keeps the newest of each.
+/// The newest report of each agent that the writer has not taken.
+type Newest = Arc<Mutex<BTreeMap<AgentId, Box<Report>>>>;
+
+/// The way in. Coalesces: an agent's report takes the place of the one that still waits, so it is never full.
 #[derive(Clone, Debug)]
-pub struct ReportSink(mpsc::UnboundedSender<Box<Report>>);
+pub struct ReportSink {
+    newest: Newest,
+    /// Says that there is something to take; once is enough.
+    told: mpsc::Sender<()>,
+}
 
 impl ReportSink {
     pub fn put(&self, report: Box<Report>) {
-        // Closed only at shutdown, when the next incarnation reports everything anyway.
-        let _ = self.0.send(report);
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).insert(report.agent, report);
+        // Full: the writer is told already. Closed only at shutdown: the next incarnation reports everything anyway.
+        let _ = self.told.try_send(());
     }
 }
 
 #[derive(Debug)]
 pub struct Reports {
     bus: Bus,
-    incoming: mpsc::UnboundedReceiver<Box<Report>>,
+    newest: Newest,
+    told: mpsc::Receiver<()>,
     waiting: BTreeMap<AgentId, Box<Report>>,
     under_way: BTreeMap<AgentId, Seq>,
 }
@@ -43,8 +53,11 @@ pub struct Reports {
 impl Reports {
     #[must_use]
     pub fn new(bus: Bus) -> (ReportSink, Self) {
-        let (sink, incoming) = mpsc::unbounded_channel();
-        (ReportSink(sink), Self { bus, incoming, waiting: BTreeMap::new(), under_way: BTreeMap::new() })
+        let newest = Newest::default();
+        let (sink, told) = mpsc::channel(1);
+        let writer =
+            Self { bus, newest: newest.clone(), told, waiting: BTreeMap::new(), under_way: BTreeMap::new() };
+        (ReportSink { newest, told: sink }, writer)
     }
 
     /// Runs until every sink is gone and what waits is acknowledged or cannot be.
@@ -62,8 +75,8 @@ impl Reports {
                 });
             }
             tokio::select! {
-                incoming = self.incoming.recv(), if open => match incoming {
-                    Some(report) => { self.waiting.insert(report.agent, report); }
+                told = self.told.recv(), if open => match told {
+                    Some(()) => self.take(),
                     None => open = false,
                 },
                 Some((report, outcome)) = puts.next(), if !puts.is_empty() => {
@@ -82,6 +95,11 @@ impl Reports {
                     if !self.waiting.is_empty() && pause > tokio::time::Instant::now() => {}
             }
         }
+    }
+
+    fn take(&mut self) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.append(&mut newest);
     }
 
     /// One whose agent has no put under way: two at once could arrive in the wrong order.

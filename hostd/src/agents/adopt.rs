@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use hostd_core::{AgentRecord, Found, Input, StartFacts};
-use nix::fcntl::{Flock, FlockArg};
 use protocol::shim::{ShimRecord, file};
 use protocol::time::Timestamp;
 
@@ -16,6 +15,7 @@ use super::exit::{exit_seen, read_exit, read_shim, stats_of};
 use super::user::agent_user;
 use super::watch::{Watched, empty, lost, process, watch};
 use crate::machine::Handle;
+use crate::state;
 use crate::sys::cgroup::{AgentGroup, Limits};
 use crate::workspace::Workspace;
 
@@ -90,12 +90,7 @@ async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
 /// Whether a shim has the folder: it takes the lock first and writes its record after.
 fn is_held(folder: &Path) -> Result<bool, String> {
     let path = folder.join(file::LOCK);
-    let opened = std::fs::OpenOptions::new().read(true).write(true).open(&path);
-    match opened {
-        Ok(lock) => Ok(Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_err()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-    }
+    state::is_held(&path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 async fn open_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup, String> {

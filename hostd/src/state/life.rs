@@ -1,4 +1,5 @@
-//! This life of hostd: the lock that makes it the only one, its incarnation, and the highest fencing it has seen.
+//! This life of hostd: the lock that makes it the only one, its incarnation, and the highest fencing it has seen. And
+//! who else lives, by their locks.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -50,6 +51,24 @@ impl LifeLock {
                 Err(StateError::Held { path: path.to_owned(), pid: pid.trim().to_owned() })
             }
         }
+    }
+}
+
+/// Whether another process holds the lock of a file; one that is not there is held by nobody.
+///
+/// # Errors
+/// When it cannot be looked at: unknown, neither held nor free.
+pub fn is_held(path: &Path) -> std::io::Result<bool> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    // Shared: two that only look never take each other for the holder.
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_free) => Ok(false),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(true),
+        Err((_, error)) => Err(error.into()),
     }
 }
 
@@ -128,5 +147,18 @@ mod tests {
         let _held = LifeLock::take(&path).unwrap();
         let refused = LifeLock::take(&path).unwrap_err().to_string();
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+    }
+
+    #[test]
+    fn a_lock_is_held_by_its_holder_and_not_by_who_looks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hostd.lock");
+        assert!(!is_held(&path).unwrap());
+        let held = LifeLock::take(&path).unwrap();
+        assert!(is_held(&path).unwrap());
+        drop(held);
+        let looking = Flock::lock(File::open(&path).unwrap(), FlockArg::LockSharedNonblock).unwrap();
+        assert!(!is_held(&path).unwrap());
+        drop(looking);
     }
 }

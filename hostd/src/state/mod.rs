@@ -7,5 +7,5 @@ mod spool;
 
 pub use agents::{AgentFolders, Loaded, Quarantined};
 pub use file::{StateError, replace};
-pub use life::{Life, LifeLock};
+pub use life::{Life, LifeLock, is_held};
 pub use spool::{EventSpool, Spooled};

@@ -11,7 +11,6 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;
@@ -97,7 +96,7 @@ pub struct SpawnedShim {
 
 /// Starts `<shim> run <dir>`. The environment is empty: the program's own comes from the folder.
 pub fn spawn_shim(spawn: ShimSpawn<'_>) -> Result<SpawnedShim, SpawnError> {
-    let log_path = spawn.dir.join("shim.log");
+    let log_path = spawn.dir.join(protocol::shim::file::LOG);
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -186,6 +185,3 @@ fn close_all_on_exec(keep: Option<RawFd>) -> io::Result<()> {
     }
     Ok(())
 }
-
-/// How long a caller should give a shim to report before it looks at the folder instead.
-pub const READY_LIMIT: Duration = Duration::from_secs(30);

@@ -34,7 +34,6 @@ pub use base::UnusedBase;
 pub use error::{Result, WorkspaceError};
 pub use git::User;
 pub use manifest::{Kind, Manifest};
-pub use names::{branch_name, slug};
 pub use overlay::Unmounted;
 pub use refs::Landed;
 pub use repository::{Repository, Resolved};
@@ -96,7 +95,7 @@ pub enum Wanted {
 pub struct PrepareSpec {
     /// None: a plain empty folder.
     pub repo: Option<Resolved>,
-    /// Without `refs/heads/`; `branch_name` makes one.
+    /// Without `refs/heads/`.
     pub branch: String,
     /// Who will own the files; none: whoever hostd runs as.
     pub user: Option<User>,

@@ -1,5 +1,5 @@
-//! Names of branches and refs: built so that git takes them, and checked before git sees them.
-//! Leaves to others: whether a name is free.
+//! Names of branches and refs, checked before git sees them. Leaves to others: what a branch is
+//! called, and whether a name is free.
 
 use super::error::{Error, Result};
 
@@ -7,7 +7,7 @@ const SLUG_MAX: usize = 40;
 
 /// Lower-case ASCII letters, digits and single dashes, at most 40; `x` when nothing is left.
 #[must_use]
-pub fn slug(label: &str) -> String {
+pub(crate) fn slug(label: &str) -> String {
     let mut slug = String::new();
     for letter in label.chars() {
         let letter = letter.to_ascii_lowercase();
@@ -22,13 +22,6 @@ pub fn slug(label: &str) -> String {
     }
     let slug = slug.trim_end_matches('-');
     if slug.is_empty() { "x".to_owned() } else { slug.to_owned() }
-}
-
-/// `phalanx/<run>-<tail>/<task>-<tail>`. Always three levels with an id in each of the last two:
-/// no name is the folder of another, and none differs from another by case only.
-#[must_use]
-pub fn branch_name(run_label: &str, run_tail: &str, task_label: &str, task_tail: &str) -> String {
-    format!("phalanx/{}-{}/{}-{}", slug(run_label), slug(run_tail), slug(task_label), slug(task_tail))
 }
 
 /// The rules of `git check-ref-format`, for a full ref name such as `refs/heads/x`.
@@ -94,16 +87,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_label_gives_a_branch_that_git_takes() {
+    fn any_label_gives_a_level_that_git_takes() {
         let labels =
             ["", "..", "-x", "a.lock", "naïve 名前", "A//b", "@{", "x".repeat(200).leak(), "~^:?*[\\"];
         for label in labels {
-            let name = branch_name(label, "q1w2", label, "e3r4");
-            check_branch(&name).expect(label);
-            assert!(name.is_ascii() && name.split('/').count() == 3, "{name}");
-            assert!(name.split('/').all(|level| level.len() <= 46), "{name}");
+            let slug = slug(label);
+            check_branch(&slug).expect(label);
+            assert!(slug.is_ascii() && slug.len() <= SLUG_MAX && !slug.contains('/'), "{slug}");
         }
-        assert_eq!(branch_name("Naïve 名前 run", "aa", "t.1", "bb"), "phalanx/na-ve-run-aa/t-1-bb");
+        assert_eq!(slug("Naïve 名前 run"), "na-ve-run");
     }
 
     #[test]

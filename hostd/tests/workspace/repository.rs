@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use hostd::workspace::{Landed, Wanted, WorkspaceError, branch_name};
+use hostd::workspace::{Landed, Wanted, WorkspaceError};
 
 use super::fixture::{Fixture, can_be_root, git, kinds, run_git, write};
 
@@ -187,16 +187,16 @@ async fn a_branch_lands_by_compare_and_swap_and_never_under_a_checkout() {
     let land = async |branch: &str, commit: &str, old: Option<&str>| {
         fixture.workspaces.land(&repository, branch, commit, old).await
     };
-    let branch = branch_name("run", "q1", "task", "w2");
-    assert_eq!(land(&branch, &first, None).await.unwrap(), Landed::Created);
-    assert_eq!(land(&branch, &first, None).await.unwrap(), Landed::Already);
-    assert!(matches!(land(&branch, &second, None).await, Err(WorkspaceError::RefMoved { .. })));
+    let branch = "phalanx/run-q1/task-w2";
+    assert_eq!(land(branch, &first, None).await.unwrap(), Landed::Created);
+    assert_eq!(land(branch, &first, None).await.unwrap(), Landed::Already);
+    assert!(matches!(land(branch, &second, None).await, Err(WorkspaceError::RefMoved { .. })));
     assert!(matches!(
-        land(&branch, &second, Some(&second)).await,
+        land(branch, &second, Some(&second)).await,
         Ok(Landed::Moved) | Err(WorkspaceError::RefMoved { .. })
     ));
-    assert_eq!(land(&branch, &second, Some(&first)).await.unwrap(), Landed::Moved);
-    assert!(fixture.git(&["reflog", "show", &branch]).contains("phalanx: accepted work"));
+    assert_eq!(land(branch, &second, Some(&first)).await.unwrap(), Landed::Moved);
+    assert!(fixture.git(&["reflog", "show", branch]).contains("phalanx: accepted work"));
     let refused = land("main", &first, Some(&second)).await;
     assert!(matches!(refused, Err(WorkspaceError::CheckedOut { .. })), "{refused:?}");
     for bad in ["-x", "a..b", "a b", "HEAD", "../x"] {

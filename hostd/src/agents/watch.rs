@@ -199,6 +199,9 @@ async fn wait_ready(machine: &Handle, watched: &Watched) {
                 machine.tell(Input::Ready { agent: watched.record.agent }).await;
                 return;
             }
+            if grown >= READY_WITHIN {
+                return;
+            }
         }
         tokio::time::sleep(LOOK_FOR_READY).await;
     }

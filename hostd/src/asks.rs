@@ -1,4 +1,4 @@
-//! Answers the manager's questions. Each gets an answer in every path; nothing here changes an agent.
+//! Answers the manager's questions. Each gets an answer in every path; nothing here changes what is known of an agent.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use protocol::ids::AgentId;
 use protocol::order::{Answer, OutputStream, Question, ResolvedBase};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::agents::environment_of;
+use crate::agents::{environment_of, name_agent};
 use crate::bus::{Replier, Shipment};
 use crate::machine::Handle;
 use crate::workspace::WorkspaceError;
@@ -203,6 +203,7 @@ async fn exec(
     let mut variables =
         environment_of(machine, record, &user).await.map_err(|error| failed(crate::chain(&error)))?;
     variables.0.extend(environment.0);
+    name_agent(&mut variables, record.agent);
     let folder = machine.folders.agent(record.agent);
     let group =
         machine.cgroups.open(&record.agent.to_string()).map_err(|error| failed(crate::chain(&error)))?;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use hostd_core::AgentRecord;
 use protocol::agent::Environment;
+use protocol::ids::AgentId;
 
 use super::user::AgentUser;
 use crate::bus::RequestError;
 use crate::machine::Machine;
+use crate::sys::cgroup::AGENT_VARIABLE;
 
 /// The whole environment. The values asked for win over everything but the agent's own id.
 ///
@@ -62,9 +64,14 @@ pub async fn environment_of(
         set(&format!("GIT_{who}_EMAIL"), format!("{}@phalanx.localhost", record.agent));
     }
     all.extend(asked);
-    // How an agent's processes are found where there are no cgroups: not to be changed by a request.
-    all.insert("PHALANX_AGENT".to_owned(), record.agent.to_string());
-    Ok(Environment(all))
+    let mut environment = Environment(all);
+    name_agent(&mut environment, record.agent);
+    Ok(environment)
+}
+
+/// Goes last: how an agent's processes are found where there are no cgroups is not to be changed by a request.
+pub fn name_agent(environment: &mut Environment, agent: AgentId) {
+    environment.0.insert(AGENT_VARIABLE.to_owned(), agent.to_string());
 }
 
 /// `K=V` pairs, each ended by NUL.

@@ -19,7 +19,7 @@ mod watch;
 pub use adopt::adopt;
 pub use collect::collect;
 pub use create::create;
-pub use environment::environment_of;
+pub use environment::{environment_of, name_agent};
 pub use lease::{ask_lease, set_lease};
 pub use remove::remove;
 pub use shim_link::ShimLink;

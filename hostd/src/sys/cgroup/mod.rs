@@ -21,6 +21,7 @@ use std::time::Duration;
 
 pub use group::AgentGroup;
 pub use watch::PopulatedWatch;
+pub use without::AGENT_VARIABLE;
 
 use group::{Controllers, FileGroup};
 use without::EnvironmentGroup;

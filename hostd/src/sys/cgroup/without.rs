@@ -12,6 +12,9 @@ use nix::sys::signal::Signal;
 use super::{CgroupError, Stats};
 use crate::sys::process::{ProcessRef, ProcessTable};
 
+/// Has the agent's id in the environment of each of its processes.
+pub const AGENT_VARIABLE: &str = "PHALANX_AGENT";
+
 #[derive(Debug, Clone)]
 pub(super) struct EnvironmentGroup {
     agent: String,
@@ -42,7 +45,7 @@ impl EnvironmentGroup {
 
     fn members(&self) -> Result<(ProcessTable, Vec<ProcessRef>), CgroupError> {
         let table = ProcessTable::read().map_err(CgroupError::Processes)?;
-        let wanted = format!("PHALANX_AGENT={}", self.agent);
+        let wanted = format!("{AGENT_VARIABLE}={}", self.agent);
         let below = self.shim.map(|shim| table.descendants(shim)).unwrap_or_default();
         let mut members = below;
         for process in table.with_environment(&wanted) {

@@ -1,4 +1,4 @@
-//! The clocks of this host, read here and nowhere else.
+//! The wall clock of this host. The boot clock, which nobody can set, is in `sys::facts`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

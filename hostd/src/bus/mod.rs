@@ -3,7 +3,7 @@
 //! | file | says or hears | when it cannot |
 //! | --- | --- | --- |
 //! | `connect` | the connection | tries for ever, with jitter; agents do not notice |
-//! | `inbox` | orders and asks, verified | drops and counts what does not verify |
+//! | `inbox` | orders and asks, verified | refuses what does not verify, and names it in the log |
 //! | `reports` | whole reports to the agents' keys | keeps the newest of each agent and goes on trying |
 //! | `events` | facts, from the spool | they stay in the spool |
 //! | `transcripts` | chunks of what agents print | the file on disk is the spool |

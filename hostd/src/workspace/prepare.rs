@@ -4,7 +4,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::base::Base;
 use super::checkout::{self, Fill, GitDir, Head};
@@ -335,7 +334,6 @@ fn manifest_for(repository: &Repository, commit: &str, tree: Option<&str>, user:
 }
 
 fn empty_manifest() -> Manifest {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Manifest {
         version: VERSION,
         kind: Kind::Plain,
@@ -346,7 +344,7 @@ fn empty_manifest() -> Manifest {
         base: None,
         worktree_git_dir: None,
         user: None,
-        created_at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        created_at_ms: crate::clock::now().0,
         warnings: Vec::new(),
     }
 }

@@ -82,9 +82,8 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
     };
     let content =
         serde_json::to_vec(&launch).map_err(StartError::at(StartStep::Supervisor, "the launch record"))?;
-    replace(&env_file, &environment_file(&environment))
-        .and_then(|()| replace(&folder.join(file::LAUNCH), &content))
-        .map_err(StartError::at(StartStep::Host, "its launch"))?;
+    put(env_file, environment_file(&environment), "its environment").await?;
+    put(folder.join(file::LAUNCH), content, "its launch").await?;
     let spawned =
         spawn_shim(ShimSpawn { shim: &machine.shim, dir: &folder, procs: &group.shim_procs, ready: writer })
             .map_err(StartError::at(StartStep::Supervisor, "its supervisor"))?;
@@ -156,12 +155,20 @@ async fn fetch(
         detail: format!("its {name}: {}", crate::chain(&error)),
     })?;
     let path = folder.join("given").join(name);
-    replace(&path, &content).map_err(StartError::at(StartStep::Host, "a file given to it"))?;
+    put(path.clone(), content, "a file given to it").await?;
     if user.launch.is_some() {
         chown(&path, Some(user.uid), Some(user.gid))
             .map_err(StartError::at(StartStep::Host, "a file given to it"))?;
     }
     Ok(())
+}
+
+/// Writes a file whole, and not on the runtime's threads: a disk that stands still must not hold up the heartbeat.
+async fn put(path: PathBuf, content: Vec<u8>, what: &'static str) -> Result<(), StartError> {
+    tokio::task::spawn_blocking(move || replace(&path, &content))
+        .await
+        .map_err(StartError::at(StartStep::Host, what))?
+        .map_err(StartError::at(StartStep::Host, what))
 }
 
 async fn make_workspace(

@@ -191,7 +191,7 @@ impl Shipper {
         entry.under_way = true;
         Some(Cut {
             agent: *agent,
-            path: entry.path(),
+            folder: entry.folder.clone(),
             epoch: entry.epoch.clone(),
             offset: entry.shipped,
             ended: entry.ended,
@@ -206,7 +206,6 @@ impl Shipper {
                 entry.shipped = entry.shipped.saturating_add(bytes);
                 entry.waits_since = None;
                 entry.notice(bytes > 0);
-                save_shipped(&entry.folder, entry.shipped);
             }
             Err(why) => {
                 tracing::debug!(agent = %outcome.agent, why, "a transcript waits for the bus");
@@ -279,7 +278,7 @@ impl Entry {
 /// A piece to ship.
 struct Cut {
     agent: AgentId,
-    path: PathBuf,
+    folder: PathBuf,
     epoch: String,
     offset: u64,
     ended: bool,
@@ -297,7 +296,7 @@ async fn ship(bus: Bus, cut: Cut) -> Outcome {
 
 async fn ship_cut(bus: &Bus, cut: Cut) -> Result<u64, String> {
     let read = tokio::task::spawn_blocking(move || -> std::io::Result<(Cut, Vec<u8>, bool)> {
-        let file = std::fs::File::open(&cut.path)?;
+        let file = std::fs::File::open(cut.folder.join(protocol::shim::file::OUTPUT))?;
         let mut bytes = vec![0_u8; Chunk::SIZE];
         let count = file.read_at(&mut bytes, cut.offset)?;
         bytes.truncate(count);
@@ -310,6 +309,7 @@ async fn ship_cut(bus: &Bus, cut: Cut) -> Result<u64, String> {
         return Ok(0);
     }
     let count = u64::try_from(bytes.len()).unwrap_or(0);
+    let shipped = cut.offset.saturating_add(count);
     let chunk = Chunk { epoch: cut.epoch, offset: cut.offset, bytes, last };
     let message_id = chunk.message_id();
     let encoded = Frame::of(Chunk::KIND, "", &chunk)
@@ -320,7 +320,10 @@ async fn ship_cut(bus: &Bus, cut: Cut) -> Result<u64, String> {
         .payload(Bytes::from(encoded));
     let subject = subject::transcript(&bus.region, &bus.host, &cut.agent);
     let ack = bus.stream.send_publish(subject, message).await.map_err(|error| error.to_string())?;
-    ack.await.map(|_| count).map_err(|error| error.to_string())
+    ack.await.map_err(|error| error.to_string())?;
+    // Not on the runtime's threads: a disk that stands still must not hold up the heartbeat.
+    let saved = tokio::task::spawn_blocking(move || save_shipped(&cut.folder, shipped));
+    saved.await.map(|()| count).map_err(|error| error.to_string())
 }
 
 /// Which watched files have grown; never returns without inotify.

@@ -10,9 +10,9 @@ use tokio::net::UnixStream;
 /// The process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// In no agent's group: a person or a script of theirs.
+    /// In no agent's group or environment: a person or a script of theirs.
     Operator,
-    /// Inside the group of an agent, of this installation or of another.
+    /// Inside the group or the environment of an agent, of this installation or of another.
     Agent(AgentId),
     /// The kernel does not say: treated as one who may only read.
     Unknown,
@@ -44,10 +44,19 @@ pub fn identify(stream: &UnixStream) -> Result<Peer, PeerError> {
 
 /// A process whose record cannot be read is [`Peer::Unknown`]: not seen in a group does not mean outside of one.
 fn of_process(proc: &Path, pid: i32) -> Peer {
-    match std::fs::read_to_string(proc.join(pid.to_string()).join("cgroup")) {
-        Ok(groups) => agent_in(&groups).map_or(Peer::Operator, Peer::Agent),
+    let process = proc.join(pid.to_string());
+    match std::fs::read_to_string(process.join("cgroup")) {
+        Ok(groups) => agent_in(&groups).or_else(|| named_by(&process)).map_or(Peer::Operator, Peer::Agent),
         Err(_) => Peer::Unknown,
     }
+}
+
+/// The agent that its environment names, as that of every process of an agent does: on a machine where no groups can be
+/// made nothing else tells it from its operator. Proof against mistakes, not against an agent that clears it.
+fn named_by(process: &Path) -> Option<AgentId> {
+    let environment = std::fs::read(process.join("environ")).ok()?;
+    let id = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"PHALANX_AGENT="))?;
+    std::str::from_utf8(id).ok()?.parse().ok()
 }
 
 /// The agent whose group a `/proc/<pid>/cgroup` names: `…/phalanx-<instance>/<AgentId>/…` (cgroups(7)). The innermost
@@ -103,6 +112,19 @@ mod tests {
         ] {
             assert_eq!(agent_in(&groups), None, "{groups}");
         }
+    }
+
+    #[test]
+    fn where_there_are_no_groups_an_agent_is_known_by_its_environment() {
+        let proc = tempfile::tempdir().unwrap();
+        let process = proc.path().join("7");
+        std::fs::create_dir(&process).unwrap();
+        std::fs::write(process.join("cgroup"), "0::/\n").unwrap();
+        assert_eq!(of_process(proc.path(), 7), Peer::Operator);
+        std::fs::write(process.join("environ"), format!("A=b\0PHALANX_AGENT={}\0", id(3))).unwrap();
+        assert_eq!(of_process(proc.path(), 7), Peer::Agent(id(3)));
+        std::fs::write(process.join("environ"), "PHALANX_AGENT=nonsense\0").unwrap();
+        assert_eq!(of_process(proc.path(), 7), Peer::Operator);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The manager's durable state on the bus: buckets, streams, blobs, and the lead. The only place, beside
-//! hostd's bus code, that names `async_nats`.
+//! The manager's durable state on the bus: buckets, streams, blobs, and the lead. The only place of the
+//! manager, beside `daemon::bus`, that names `async_nats`.
 //!
 //! A [`Store`] is cheap to clone. Its connection reconnects for ever; its one writing task and its watches
 //! live in a `JoinSet` of the caller's. What a value means is the caller's: here they are bytes.

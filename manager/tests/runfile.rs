@@ -272,13 +272,22 @@ fn ten_thousand_tasks_are_read_in_little_time() {
     assert!(took.as_secs() < 20, "{took:?}");
 }
 
+/// Whatever was wrong is said: of this file, and in words.
+fn read_or_told(name: &str, bytes: &[u8], options: &Options) {
+    if let Err(problems) = parse(&source(name, bytes), options) {
+        assert_eq!(problems.file, name);
+        assert!(!problems.first.is_empty());
+        assert!(problems.first.iter().all(|problem| !problem.message.is_empty()), "{problems}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn no_bytes_make_the_parser_panic(bytes: Vec<u8>, which in 0..4_usize) {
         let format = [None, Some(Format::Yaml), Some(Format::Jsonl), Some(Format::Lines)][which];
-        let _ = parse(&source("x", &bytes), &Options { format, ..Options::default() });
+        read_or_told("x", &bytes, &Options { format, ..Options::default() });
     }
 
     #[test]
@@ -300,6 +309,6 @@ proptest! {
                 _ => bytes.truncate(at.max(1)),
             }
         }
-        let _ = parse(&source("t.yaml", &bytes), &Options::default());
+        read_or_told("t.yaml", &bytes, &Options::default());
     }
 }

@@ -29,6 +29,12 @@ pub enum HostSetupError {
     Damaged { path: PathBuf },
     #[error("cannot write down the configuration of hostd")]
     Encode(#[source] serde_json::Error),
+    #[error("{path} is not a host's configuration")]
+    Decode {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error(transparent)]
     Write(#[from] WriteFailed),
 }
@@ -86,7 +92,8 @@ pub fn ensure_config(
 /// Reads `host/hostd.json`.
 pub fn read_config(path: &Path) -> Result<HostConfig, HostSetupError> {
     let bytes = fs::read(path).map_err(|source| HostSetupError::Read { path: path.to_path_buf(), source })?;
-    serde_json::from_slice(&bytes).map_err(HostSetupError::Encode)
+    serde_json::from_slice(&bytes)
+        .map_err(|source| HostSetupError::Decode { path: path.to_path_buf(), source })
 }
 
 /// The first label of a host name, with what an id may not hold turned into `-`.

@@ -61,12 +61,6 @@ impl Transcript {
         Self { hosts, place, kept: None, host_again_at: None }
     }
 
-    /// Whether the last read came from the host itself.
-    #[must_use]
-    pub fn is_from_host(&self) -> bool {
-        self.host_again_at.is_none()
-    }
-
     /// Bytes from `offset` on, at most `max` (and at most [`PIECE`]).
     ///
     /// # Errors

@@ -104,14 +104,14 @@ pub fn run(layout: &Layout, options: Options) -> Result<(), SupervisorError> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SupervisorError::Spawn)?;
     let result = runtime.block_on(overseer::run(layout, options, close_stdout));
     if let Err(error) = &result {
-        tracing::error!(%error, "supervisor ends");
+        tracing::error!(error = crate::chain(error), "supervisor ends");
     }
     result
 }
 
 /// Standard error is the supervisor's log file. A program that already has a subscriber keeps it.
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PHALANX_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let subscriber =
         tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_env_filter(filter);

@@ -12,7 +12,7 @@ use protocol::shim::{Event, ExitRecord, file};
 use tokio::io::AsyncReadExt;
 
 use super::exit::{exit_seen, read_exit, stats_of};
-use super::session::ensure_session;
+use super::session::keep_session;
 use super::shim_link::{LinkError, ShimLink};
 use crate::bus::Shipment;
 use crate::machine::Handle;
@@ -52,7 +52,7 @@ pub(super) async fn watch(machine: &Handle, watched: Watched) {
         Shipment::Begin { agent, folder: watched.folder.clone(), epoch: watched.record.epoch.clone() };
     machine.shipper.tell(begin).await;
     let end = {
-        let session = ensure_session(machine, &watched.record);
+        let session = keep_session(machine, &watched.record);
         let ready = wait_ready(machine, &watched);
         let end = follow(machine, &watched);
         tokio::pin!(session, ready, end);

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::join_all;
 
@@ -26,6 +27,9 @@ use server::{Servers, complaint, socket_name};
 /// Sessions of one server: the cost of a line grows with the panes of its server, and so does what a
 /// crash takes away.
 pub const SESSIONS_PER_SERVER: usize = 16;
+
+/// Pace of looking whether a server still lives.
+const LOOK_FOR_END: Duration = Duration::from_secs(2);
 
 /// Why a session could not be made, found or ended.
 #[derive(Debug, thiserror::Error)]
@@ -85,15 +89,6 @@ pub struct SessionAt {
     pub session_id: String,
 }
 
-impl SessionAt {
-    /// Arguments of `tmux` that attach a terminal, to be run in the tmux folder without `TMUX`.
-    #[must_use]
-    pub fn attach_arguments(&self) -> Vec<String> {
-        let words = ["-u", "-S", &self.socket, "-f", "tmux.conf", "attach-session", "-t", &self.session_id];
-        words.map(str::to_owned).to_vec()
-    }
-}
-
 /// The tmux servers of one hostd. Calls may overlap: each server takes one change at a time.
 #[derive(Debug)]
 pub struct Tmux {
@@ -140,6 +135,19 @@ impl Tmux {
     /// Server processes, for `doctor`.
     pub async fn server_processes(&self) -> Result<BTreeMap<Shard, ProcessRef>, TmuxError> {
         self.servers.running().await
+    }
+
+    /// Resolves when a server has ended, or soon when none is seen. Looks, since a descriptor for each session would use up
+    /// what hostd may open.
+    pub async fn server_ended(&self, shard: Shard) -> Result<(), TmuxError> {
+        let server = self.servers.running().await?.get(&shard).copied();
+        loop {
+            tokio::time::sleep(LOOK_FOR_END).await;
+            // One that cannot be looked at is not known to have ended.
+            if !server.is_some_and(|server| server.is_alive().unwrap_or(true)) {
+                return Ok(());
+            }
+        }
     }
 
     /// One session, made if it is not there; its relay is started again if it has ended.

@@ -195,7 +195,8 @@ fn fixed_facts(machine: &Machine, disk_share_max_percent: u64, loaded: &Loaded) 
 }
 
 /// Two installations on one machine must not share cgroups: the state folder tells them apart.
-fn instance_of(state: &Path) -> String {
+#[must_use]
+pub fn instance_of(state: &Path) -> String {
     use sha2::{Digest, Sha256};
     let path = state.canonicalize().unwrap_or_else(|_| state.to_owned());
     let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(path.as_os_str().as_encoded_bytes()));

@@ -24,6 +24,14 @@ impl Interrupts {
         SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
     }
 
+    /// Lets `time` go by, or ends at once with the signal that came.
+    pub fn wait(&self, time: Duration) -> Option<i32> {
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        // A failed poll is a shorter wait; the caller looks again.
+        let _ = poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout);
+        self.take()
+    }
+
     fn take(&self) -> Option<i32> {
         let info = self.0.read_signal().ok().flatten()?;
         i32::try_from(info.ssi_signo).ok()

@@ -21,18 +21,67 @@ use super::view::is_over;
 const ASK_SHARE: u32 = 10;
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// The run when nothing more happens without a person.
-pub fn until_over(context: &Context, mut client: Client, run: RunId) -> Result<RunView, Failure> {
+/// A manager that was restarted answers again within this time; a run is not given up for less.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// The run when nothing more happens without a person. Over a restart of the manager it is followed anew.
+pub fn until_over(context: &Context, client: Client, run: RunId) -> Result<RunView, Failure> {
     let interrupts = Interrupts::catch().map_err(|error| {
         Failure::new(ErrorCode::Failed, format!("cannot catch Ctrl-C: {error}"))
             .hint(format!("phalanx tasks {run}"))
     })?;
     let mut progress = Progress::new(context.quiet);
-    let mut asking = client_for_tasks(context, &progress)?;
+    let (mut client, mut away) = (Some(client), None::<Instant>);
+    let end = loop {
+        let connected = client.take().map_or_else(|| context.client(), Ok);
+        let followed = connected
+            .and_then(|mut client| follow(context, &mut client, run, &interrupts, &mut progress, &mut away));
+        match followed {
+            Err(failure)
+                if failure.exit_code() == exit::UNAVAILABLE
+                    && away.get_or_insert_with(Instant::now).elapsed() < PATIENCE =>
+            {
+                if let Some(signal) = interrupts.wait(CONNECT_AGAIN_AFTER) {
+                    break Ok(Followed::Interrupted(signal));
+                }
+            }
+            other => break other,
+        }
+    };
+    progress.end();
+    match end? {
+        Followed::Over(view) => Ok(view),
+        Followed::Interrupted(signal) => {
+            say(&format!(
+                "run {run} goes on; look again with: phalanx tasks {run}; end it with: phalanx cancel {run}"
+            ));
+            let terminated = signal == Signal::SIGTERM as i32;
+            Err(Failure::Told(if terminated { exit::TERMINATED } else { exit::INTERRUPTED }))
+        }
+    }
+}
+
+enum Followed {
+    Over(RunView),
+    Interrupted(i32),
+}
+
+/// Follows over one connection; whenever the manager says something, it is not away.
+fn follow(
+    context: &Context,
+    client: &mut Client,
+    run: RunId,
+    interrupts: &Interrupts,
+    progress: &mut Progress,
+    away: &mut Option<Instant>,
+) -> Result<Followed, Failure> {
+    let mut asking = client_for_tasks(context, progress)?;
     let mut next_ask = Instant::now();
     let mut last: Option<RunView> = None;
-    let limits = Limits { deadline: None, interrupts: Some(&interrupts) };
+    let limits = Limits { deadline: None, interrupts: Some(interrupts) };
     let end = client.stream(&Request::FollowRun { run: run.to_string() }, &limits, |item| {
+        *away = None;
         let Item::Run(view) = item else { return Ok(Flow::More) };
         progress.run(&view);
         let over = is_over(&view);
@@ -46,18 +95,11 @@ pub fn until_over(context: &Context, mut client: Client, run: RunId) -> Result<R
         last = Some(*view);
         Ok(if over { Flow::Enough } else { Flow::More })
     });
-    progress.end();
     match end? {
-        StreamEnd::Interrupted(signal) => {
-            say(&format!(
-                "run {run} goes on; look again with: phalanx tasks {run}; end it with: phalanx cancel {run}"
-            ));
-            let terminated = signal == Signal::SIGTERM as i32;
-            Err(Failure::Told(if terminated { exit::TERMINATED } else { exit::INTERRUPTED }))
-        }
+        StreamEnd::Interrupted(signal) => Ok(Followed::Interrupted(signal)),
         StreamEnd::Reply(_) | StreamEnd::Enough | StreamEnd::TimedOut => match last {
-            Some(view) if is_over(&view) => Ok(view),
-            _ => one(&mut context.client()?, &run.to_string()),
+            Some(view) if is_over(&view) => Ok(Followed::Over(view)),
+            _ => one(&mut context.client()?, &run.to_string()).map(Followed::Over),
         },
     }
 }

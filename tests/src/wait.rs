@@ -12,6 +12,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///
 /// # Panics
 /// When it is not within `limit`; the last state is in the message.
+#[track_caller]
 pub fn until<T: Debug>(
     limit: Duration,
     what: &str,
@@ -30,7 +31,10 @@ pub fn until<T: Debug>(
 }
 
 /// Lets time go by where it is time itself that is tested: a random instant of a fault, the length of a sample.
-#[expect(clippy::disallowed_methods, reason = "the one place that sleeps; the callers wait for a level or a time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that sleeps; the callers wait for a level or a time"
+)]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -3,7 +3,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -35,7 +34,9 @@ fn do_step(step: &str, words: &mut dyn Iterator<Item = String>) {
         "tell-env" => append(&word(), &format!("{}\n", std::env::var(word()).unwrap_or_default())),
         "write" => std::fs::write(word(), word()).unwrap(),
         "copy-env-file" => drop(std::fs::copy(std::env::var(word()).unwrap(), word()).unwrap()),
-        "sum-env-file" => println!("{}", bytes::sha256(&std::fs::read(std::env::var(word()).unwrap()).unwrap())),
+        "sum-env-file" => {
+            println!("{}", bytes::sha256(&std::fs::read(std::env::var(word()).unwrap()).unwrap()))
+        }
         "commit" => commit(&word()),
         "await" => await_file(&word()),
         // Output

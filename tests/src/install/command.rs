@@ -25,7 +25,7 @@ pub struct Ran {
 impl Ran {
     /// # Panics
     /// When it ended with another code.
-    #[must_use]
+    #[track_caller]
     pub fn ended_with(self, code: i32) -> Self {
         let said = String::from_utf8_lossy(&self.stdout);
         assert_eq!(self.code, code, "{}: {} {said}", self.words, self.stderr);
@@ -34,6 +34,7 @@ impl Ran {
 
     /// # Panics
     /// When it failed.
+    #[track_caller]
     pub fn succeeded(self) -> Self {
         self.ended_with(0)
     }
@@ -134,6 +135,7 @@ impl Install {
     }
 
     /// `create NAME [options] -- fake-agent STEPS`, which must start.
+    #[track_caller]
     pub fn create(&self, name: &str, options: &[&str], steps: &[&str]) -> crate::json::Agent {
         self.try_create(name, options, steps).succeeded();
         self.agent(name)
@@ -153,7 +155,7 @@ impl Install {
 /// # Panics
 /// When it cannot be started.
 #[must_use]
-pub fn start(mut command: Command, words: String) -> Background {
+fn start(mut command: Command, words: String) -> Background {
     let begun = Instant::now();
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a program");
     Background { words, child, begun }

@@ -98,6 +98,7 @@ impl Install {
     /// # Panics
     /// When `ls` fails.
     #[must_use]
+    #[track_caller]
     pub fn agents(&self, extra: &[&str]) -> Vec<json::Agent> {
         let mut args = vec!["ls", "-o", "json"];
         args.extend(extra);
@@ -107,6 +108,7 @@ impl Install {
     /// # Panics
     /// When there is not exactly one of this name or id.
     #[must_use]
+    #[track_caller]
     pub fn agent(&self, name: &str) -> json::Agent {
         let mut items = json::items(&self.run(&["show", name, "-o", "json"]).succeeded().stdout);
         assert_eq!(items.len(), 1, "{items:?}");
@@ -114,6 +116,7 @@ impl Install {
     }
 
     /// Waits until the agent is as `right` says.
+    #[track_caller]
     pub fn agent_until(
         &self,
         name: &str,
@@ -126,6 +129,7 @@ impl Install {
     /// # Panics
     /// When there is no such run.
     #[must_use]
+    #[track_caller]
     pub fn tasks(&self, run: &str) -> Vec<protocol::task::TaskView> {
         json::items(&self.run(&["tasks", run, "-o", "json"]).succeeded().stdout)
     }
@@ -133,6 +137,7 @@ impl Install {
     /// # Panics
     /// When there is no such task.
     #[must_use]
+    #[track_caller]
     pub fn task(&self, run: &str, name: &str) -> protocol::task::TaskView {
         let mut tasks = self.tasks(run);
         tasks.retain(|task| task.spec.name.to_string() == name);
@@ -169,10 +174,15 @@ impl Install {
     #[must_use]
     pub fn tmux_servers(&self) -> Vec<u32> {
         let processes = self.traces().processes;
-        processes.into_iter().filter(|found| found.command.starts_with("tmux ")).map(|found| found.pid).collect()
+        processes
+            .into_iter()
+            .filter(|found| found.command.starts_with("tmux "))
+            .map(|found| found.pid)
+            .collect()
     }
 
     /// Waits until manager, bus and host answer again, with the processes that run now.
+    #[track_caller]
     pub fn settled(&self) {
         let up = || self.run(&["status", "-o", "json"]);
         wait::until(wait::LIMIT, "manager, bus and host answer", up, |ran| {
@@ -198,6 +208,7 @@ impl Install {
     }
 
     /// Waits until nothing of an agent is left but its archive.
+    #[track_caller]
     pub fn gone(&self, agent: AgentId) {
         let id = agent.to_string();
         let look = || (self.traces().naming(&id), self.agent_folder(agent).exists());

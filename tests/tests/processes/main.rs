@@ -1,0 +1,20 @@
+//! Processes: the real binaries, nats-server, tmux, git and cgroups. A file per promise to the user. Each test has an
+//! installation of its own; what does not blur blame shares one, as steps of one test.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod crowd;
+mod destroying;
+mod ends;
+mod half_created;
+mod input;
+mod limits;
+mod logs;
+mod recovery;
+mod runs;
+mod verbs;
+mod verified;

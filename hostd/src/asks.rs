@@ -196,6 +196,7 @@ async fn exec(
     replier: &Replier,
 ) -> Result<Answer, WireError> {
     let failed = |error: String| WireError::new(ErrorCode::Failed, error);
+    let _permit = machine.execs.try_acquire().map_err(|_| busy())?;
     let (name, arguments) =
         program.split_first().ok_or_else(|| WireError::new(ErrorCode::Invalid, "no program was given"))?;
     let user = crate::agents::agent_user(record.spec.user.as_deref())
@@ -210,10 +211,7 @@ async fn exec(
     let mut command = tokio::process::Command::new(name);
     command.args(arguments).env_clear().envs(&variables.0).current_dir(folder.join("work"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    if let Some(launch) = &user.launch {
-        command.uid(launch.uid).gid(launch.gid);
-    }
-    crate::sys::spawn::join_groups(&mut command, &group.agent_procs)
+    crate::sys::spawn::join_groups(&mut command, &group.agent_procs, user.launch.as_ref())
         .map_err(|(path, error)| failed(format!("{}: {error}", path.display())))?;
     let mut child = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {

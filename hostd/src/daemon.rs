@@ -84,6 +84,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         environment: inherited_environment(),
         starts: Machine::start_permits(),
         ends: Machine::end_permits(),
+        execs: Machine::exec_permits(),
         inputs: inputs_in,
         config,
     });
@@ -126,14 +127,18 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         lanes: BTreeMap::new(),
         reported: BTreeMap::new(),
         asks_under_way: 0,
+        unsaved_fencing: None,
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(shipper_task.run());
-    tasks.spawn(heart.run());
+    alone("heart", heart.run())?;
     tasks.spawn(supervisor::keep(machine.config.supervisor.clone()));
     let mut farewell = JoinSet::new();
     farewell.spawn(report_task.run());
-    farewell.spawn(event_task.run());
+    let events_told = alone("events", event_task.run())?;
+    farewell.spawn(async move {
+        let _ = events_told.await;
+    });
     adopt(&mut driver, loaded);
     tracing::info!(host = %machine.config.host, incarnation = %driver.core.incarnation(), "hostd looks after this host");
     driver.run(stop).await;
@@ -143,6 +148,21 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     let _ = tokio::time::timeout(FAREWELL, async { while farewell.join_next().await.is_some() {} }).await;
     bus.flush(Duration::from_secs(1)).await;
     Ok(())
+}
+
+/// Runs `work` on a thread of its own, so that nothing else delays it and it delays nothing else: the heartbeat must
+/// not wait for a disk, and the event spool waits for one all the time. The receiver resolves when it is done.
+fn alone(
+    name: &str,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<tokio::sync::oneshot::Receiver<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (done, told) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        runtime.block_on(work);
+        let _ = done.send(());
+    })?;
+    Ok(told)
 }
 
 fn adopt(driver: &mut Driver, loaded: Loaded) {

@@ -43,6 +43,8 @@ pub struct Driver {
     pub lanes: BTreeMap<AgentId, VecDeque<Batch>>,
     pub reported: BTreeMap<AgentId, Seq>,
     pub asks_under_way: usize,
+    /// Taken, and not on the disk: not told to anyone until it is.
+    pub unsaved_fencing: Option<Fencing>,
 }
 
 /// How a job ended, where the driver itself must know.
@@ -104,6 +106,9 @@ impl Driver {
                 Woken::Done(Done::Answered) => self.asks_under_way = self.asks_under_way.saturating_sub(1),
                 Woken::Done(Done::Nothing) => {}
             }
+            if let Some(fencing) = self.unsaved_fencing {
+                self.save_fencing(fencing);
+            }
         }
     }
 
@@ -141,6 +146,14 @@ impl Driver {
             .and_then(|agent| self.core.agent(agent))
             .map(|agent| agent.record.clone());
         let asked = Asked { machine: self.machine.clone(), question: ask.question, record, refusal };
+        // A program beside an agent may run for days; it has a bound of its own.
+        if matches!(asked.question, protocol::order::Question::Exec { .. }) {
+            self.jobs.spawn(async move {
+                asks::answer(asked, replier).await;
+                Done::Nothing
+            });
+            return;
+        }
         self.asks_under_way += 1;
         self.jobs.spawn(async move {
             asks::answer(asked, replier).await;
@@ -239,7 +252,10 @@ impl Driver {
     fn save_fencing(&mut self, fencing: Fencing) {
         if let Err(error) = self.life.raise_fencing(fencing) {
             tracing::error!(error = crate::chain(&error), "the fencing of the leader could not be saved");
+            self.unsaved_fencing = Some(fencing);
+            return;
         }
+        self.unsaved_fencing = None;
         self.fencing.send_replace(fencing);
     }
 

@@ -19,6 +19,9 @@ const STARTS_AT_ONCE: usize = 8;
 /// Collections and removals at once.
 const ENDS_AT_ONCE: usize = 8;
 
+/// Programs that operators run beside agents at once; more are refused.
+const EXECS_AT_ONCE: usize = 256;
+
 #[derive(Debug)]
 pub struct Machine {
     pub config: HostConfig,
@@ -37,6 +40,7 @@ pub struct Machine {
     pub environment: BTreeMap<String, String>,
     pub starts: Semaphore,
     pub ends: Semaphore,
+    pub execs: Semaphore,
     /// Outcomes for the driver. Bounded: a job waits when the driver is behind.
     pub inputs: mpsc::Sender<Input>,
 }
@@ -53,6 +57,11 @@ impl Machine {
     #[must_use]
     pub fn end_permits() -> Semaphore {
         Semaphore::new(ENDS_AT_ONCE)
+    }
+
+    #[must_use]
+    pub fn exec_permits() -> Semaphore {
+        Semaphore::new(EXECS_AT_ONCE)
     }
 
     pub async fn tell(&self, input: Input) {

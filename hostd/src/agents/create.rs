@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hostd_core::{AgentRecord, Input, StartFacts};
-use protocol::agent::{Blob, CheckoutKind, ResourceLimits, Role, StartStep};
+use protocol::agent::{Blob, CheckoutKind, EndCause, ResourceLimits, Role, StartStep};
 use protocol::report::WorkspaceFacts;
 use protocol::shim::{Launch, RECORD_VERSION, Ready, file};
 use protocol::time::Timestamp;
@@ -336,8 +336,10 @@ pub(super) fn facts_of(
     }
 }
 
-/// Whether removal may skip the question of what would be lost: a verification's checkout is never the only copy.
+/// Whether removal may skip the question of what would be lost: a verification's checkout is never the only copy, and
+/// what was not started has done nothing.
 #[must_use]
-pub(super) fn holds_no_work(role: Role) -> bool {
-    role == Role::Verify
+pub(super) fn holds_no_work(record: &AgentRecord) -> bool {
+    let never_ran = record.end.as_ref().is_some_and(|end| end.cause == EndCause::StartFailed);
+    record.spec.role == Role::Verify || never_ran
 }

@@ -27,7 +27,7 @@ pub async fn remove(machine: Handle, record: AgentRecord, discard: Discard) {
 async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) -> Result<Removal, String> {
     let folder = machine.folders.agent(record.agent);
     if discard == Discard::Keep
-        && !holds_no_work(record.spec.role)
+        && !holds_no_work(record)
         && let Some(holds) = would_lose(machine, record).await
     {
         return Ok(Removal::Refused { holds });

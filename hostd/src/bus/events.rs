@@ -129,17 +129,22 @@ impl Events {
             }
         }
         let all = acks.len() == waiting.len();
-        // The cursor moves over the contiguous acknowledged prefix only.
+        // The cursor moves over the contiguous acknowledged prefix only, and once for all of it.
+        let mut prefix = None;
+        let mut missed = false;
         for (seq, ack) in acks {
             let acknowledged = match ack {
                 Some(ack) => ack.await.is_ok(),
                 None => true,
             };
-            if !acknowledged || self.spool.acknowledge(seq.saturating_add(1)).is_err() {
-                return false;
+            if !acknowledged {
+                missed = true;
+                break;
             }
+            prefix = Some(seq.saturating_add(1));
         }
-        all && whole
+        let saved = prefix.is_none_or(|below| self.spool.acknowledge(below).is_ok());
+        all && whole && saved && !missed
     }
 
     /// `Ok(None)`: the line is not an event and is passed over, named in the log.

@@ -12,6 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use nix::unistd::{Gid, Uid};
+use protocol::shim::LaunchUser;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
@@ -119,12 +121,27 @@ pub fn spawn_shim(spawn: ShimSpawn<'_>) -> Result<SpawnedShim, SpawnError> {
     Ok(SpawnedShim { process, child })
 }
 
-/// Lets a program that is about to be started join `procs`, in a session of its own; see `AgentGroup::agent_procs`.
+/// Lets a program that is about to be started join `procs`, in a session of its own, and take on `user` after that;
+/// see `AgentGroup::agent_procs`.
 ///
 /// # Errors
 /// A group that cannot be opened.
-pub fn join_groups(command: &mut Command, procs: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
-    prepare_child(command, procs, None, None)
+pub fn join_groups(
+    command: &mut Command,
+    procs: &[PathBuf],
+    user: Option<&LaunchUser>,
+) -> Result<(), (PathBuf, io::Error)> {
+    prepare_child(command, procs, None, None)?;
+    if let Some(user) = user {
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
+        run_before_exec(command, move || {
+            nix::unistd::setgroups(&groups)?;
+            nix::unistd::setgid(gid)?;
+            Ok(nix::unistd::setuid(uid)?)
+        });
+    }
+    Ok(())
 }
 
 /// The child: own session, joined to the groups, nothing inherited but stdio and `keep`.
@@ -155,7 +172,7 @@ pub(super) fn prepare_child(
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn run_before_exec(command: &mut Command, in_child: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
     // SAFETY: what is passed here only makes system calls (setsid, write, getrlimit, setrlimit,
-    // close_range, fcntl) on values made before the fork; it takes no lock and allocates nothing
+    // close_range, fcntl, setgroups, setgid, setuid) on values made before the fork; it takes no lock and allocates nothing
     // unless a call fails, and then only the error number is carried.
     unsafe { command.pre_exec(in_child) };
 }

@@ -115,5 +115,7 @@ pub(crate) fn write(folders: &Folders, manifest: &Manifest) -> Result<()> {
     let mut file = std::fs::File::create(&new).at("made", &new)?;
     file.write_all(&bytes).at("written", &new)?;
     file.sync_data().at("synced", &new)?;
-    std::fs::rename(&new, path).at("renamed", path)
+    std::fs::rename(&new, path).at("renamed", path)?;
+    // Without it a power cut could take the name back, and with it the proof that the workspace is whole.
+    std::fs::File::open(&folders.agent).and_then(|folder| folder.sync_all()).at("synced", &folders.agent)
 }

@@ -23,6 +23,21 @@ pub enum OnlyCopy {
     Unknown(String),
 }
 
+/// What lies in the folders of a workspace that no manifest tells of.
+fn files_without_a_record(folders: &Folders) -> OnlyCopy {
+    for folder in [&folders.work, &folders.upper] {
+        match std::fs::read_dir(folder).map(|mut entries| entries.next().is_some()) {
+            Ok(true) => {
+                return OnlyCopy::Yes { what: vec!["files of a workspace whose record is gone".to_owned()] };
+            }
+            Ok(false) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return OnlyCopy::Unknown(error.to_string()),
+        }
+    }
+    OnlyCopy::No
+}
+
 impl Workspaces {
     pub(in super::super) async fn only_copy_now(
         &self,
@@ -32,8 +47,8 @@ impl Workspaces {
         match self.look_for_only_copy(agent_dir, collected).await {
             Ok(what) if what.is_empty() => OnlyCopy::No,
             Ok(what) => OnlyCopy::Yes { what },
-            // Never made, so nothing is in it.
-            Err(Error::NoWorkspace { .. }) => OnlyCopy::No,
+            // Never made, unless its record was lost: files prove that it was.
+            Err(Error::NoWorkspace { .. }) => files_without_a_record(&Folders::of(agent_dir)),
             Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
         }
     }

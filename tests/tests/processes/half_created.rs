@@ -9,10 +9,10 @@ use phalanx_tests::programs::fake_agent;
 use phalanx_tests::wait;
 use protocol::agent::Phase;
 
-const ROUNDS: u64 = 16;
+const ROUNDS: u64 = 15;
 
 /// The pauses before a restart grow: after so many kills the daemons are started anew.
-const KILLS_IN_A_ROW: u64 = 4;
+const KILLS_IN_A_ROW: u64 = 3;
 
 /// In the middle of a creation, which takes about 60 ms on a quiet machine and longer on this one.
 const LATEST_MS: u64 = 120;

@@ -1,4 +1,5 @@
-//! Lives many seeded worlds. `PHALANX_SIM_SEEDS=2000` sets how many, `PHALANX_SIM_SEED=n` replays one with its log.
+//! Lives many seeded worlds. `PHALANX_SIM_SEEDS=2000` sets how many, `PHALANX_SIM_SEED=n` replays one with
+//! its log.
 //!
 //! Faults that were put into the cores by hand, one at a time, with 300 to 800 worlds, and who noticed:
 //!

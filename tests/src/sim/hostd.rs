@@ -1,5 +1,5 @@
-//! The shell of a simulated hostd: feeds the real core and carries out what it asks, with delays, and with deaths
-//! between any two effects.
+//! The shell of a simulated hostd: feeds the real core and carries out what it asks, with delays, and with
+//! deaths between any two effects.
 
 use std::collections::BTreeMap;
 

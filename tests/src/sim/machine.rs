@@ -1,5 +1,5 @@
-//! A machine as its kernel and disk are: folders of agents, their supervisors and programs. Knows no rules; what it
-//! does follows from what it is told and from the seed.
+//! A machine as its kernel and disk are: folders of agents, their supervisors and programs. Knows no rules;
+//! what it does follows from what it is told and from the seed.
 
 use std::collections::BTreeMap;
 
@@ -170,7 +170,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// `sim WORK_MS OK_FROM GOOD_FROM IGNORES_TERM LEAVES_MS`: from which attempt on it succeeds, and is good.
+    /// `sim WORK_MS OK_FROM GOOD_FROM IGNORES_TERM LEAVES_MS`: from which attempt on it succeeds, and is
+    /// good.
     #[must_use]
     pub fn program(
         work_ms: u64,

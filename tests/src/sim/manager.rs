@@ -1,5 +1,5 @@
-//! The shell of the simulated manager: writes first, one record at a time, outputs when all of a call's writes are
-//! in the store; dies between any two of them.
+//! The shell of the simulated manager: writes first, one record at a time, outputs when all of a call's
+//! writes are in the store; dies between any two of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

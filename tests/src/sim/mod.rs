@@ -1,11 +1,11 @@
-//! A seeded simulation of a whole fleet: the real cores of manager and hostd, on a network that loses a fifth,
-//! doubles a fifth and reorders all, on machines that reboot, with processes that die between any two effects.
-//! After a minute and a half of virtual time, in some worlds a quarter of an hour, the faults end; the fleet must
-//! then settle and stay settled.
+//! A seeded simulation of a whole fleet: the real cores of manager and hostd, on a network that loses a
+//! fifth, doubles a fifth and reorders all, on machines that reboot, with processes that die between any two
+//! effects. After a minute and a half of virtual time, in some worlds a quarter of an hour, the faults end;
+//! the fleet must then settle and stay settled.
 //!
-//! `world` owns time and programs, `network` the mail, `machine` disks and processes, `store` what the bus keeps;
-//! `hostd` and `manager` are the shells around the cores; `operator` plans the requests, `faults` the storm;
-//! `oracle` judges. A seed is the whole story: the same seed gives the same world.
+//! `world` owns time and programs, `network` the mail, `machine` disks and processes, `store` what the bus
+//! keeps; `hostd` and `manager` are the shells around the cores; `operator` plans the requests, `faults` the
+//! storm; `oracle` judges. A seed is the whole story: the same seed gives the same world.
 
 #![expect(
     clippy::unwrap_used,

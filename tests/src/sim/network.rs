@@ -1,7 +1,7 @@
 //! Everything that travels between processes, and how badly.
 //!
-//! In a storm a fifth is lost, a fifth comes twice, and delays of a millisecond to a minute put all out of order. A
-//! host that is cut off neither sends nor receives. The bus's own store is behind the same network.
+//! In a storm a fifth is lost, a fifth comes twice, and delays of a millisecond to a minute put all out of
+//! order. A host that is cut off neither sends nor receives. The bus's own store is behind the same network.
 
 use manager_core::AskToken;
 use protocol::error::WireError;

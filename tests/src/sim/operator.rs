@@ -1,4 +1,5 @@
-//! The people: what they ask for, again under the same key until they are answered, and what they were promised.
+//! The people: what they ask for, again under the same key until they are answered, and what they were
+//! promised.
 
 use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, ResourceLimits, Role};
 use protocol::api::{CreateAgent, Reply, Request, SubmitRun};
@@ -201,8 +202,8 @@ impl World {
         }
     }
 
-    /// A reply leaves the manager. What was refused left nothing behind and may be answered otherwise later; what was
-    /// granted is granted for good.
+    /// A reply leaves the manager. What was refused left nothing behind and may be answered otherwise later;
+    /// what was granted is granted for good.
     pub fn manager_answers(&mut self, action: usize, result: &Result<Reply, WireError>) {
         let Some(wish) = self.operator.actions.get_mut(action) else { return };
         match (&wish.granted, result) {

@@ -1,8 +1,8 @@
-//! Two judges. At every instant: may this happen at all? When the fleet has settled: is the world as the operator
-//! wished, and does the manager see the world as it is?
+//! Two judges. At every instant: may this happen at all? When the fleet has settled: is the world as the
+//! operator wished, and does the manager see the world as it is?
 //!
-//! Promises of an instant are checked where the world changes (a program starts, ends, is removed); the rest is in
-//! [`World::differences`], which must become empty after the storm and stay so.
+//! Promises of an instant are checked where the world changes (a program starts, ends, is removed); the rest
+//! is in [`World::differences`], which must become empty after the storm and stay so.
 
 use std::collections::{BTreeMap, BTreeSet};
 

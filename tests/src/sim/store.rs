@@ -1,5 +1,5 @@
-//! The bus's store: survives everything. Records are written one key at a time, by the leader; reports by hosts,
-//! where the last to arrive wins, even if an older put was overtaken on its way.
+//! The bus's store: survives everything. Records are written one key at a time, by the leader; reports by
+//! hosts, where the last to arrive wins, even if an older put was overtaken on its way.
 
 use std::collections::BTreeMap;
 

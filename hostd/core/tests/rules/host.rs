@@ -1,4 +1,5 @@
-//! One host core with everything that a rule needs to speak to it. Rules and properties assert; this only speaks.
+//! One host core with everything that a rule needs to speak to it. Rules and properties assert; this only
+//! speaks.
 
 use hostd_core::{AgentRecord, Config, Core, Effect, ExitCause, ExitSeen, Found, Input, Stage, StartFacts};
 use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, Role};

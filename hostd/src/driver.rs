@@ -269,6 +269,9 @@ impl Driver {
                 self.reports.put(report);
             }
             Effect::Event { agent, name, fact } => self.events.note(clock::now(), Some(agent), name, fact),
+            // The record may have been saved only after the core had given the start up.
+            Effect::Create(agent)
+                if self.core.agent(agent).is_none_or(|agent| agent.stage != hostd_core::Stage::Creating) => {}
             Effect::Create(agent) => self.job(agent, |record| agents::create(machine, record)),
             Effect::Collect(agent) => self.job(agent, |record| agents::collect(machine, record)),
             Effect::Remove { agent, discard } => {

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::bus::BusPreparation;
 use super::component::{Component, NATS};
 use super::log_files::{self, Mark};
+use super::refusals::{LOOK_EVERY, Refusals, free_bytes};
 use crate::embedded::layout::Layout;
 use crate::embedded::lock::{self, Lock};
 use crate::embedded::process::{self, ProcessHandle};
@@ -224,6 +225,9 @@ impl Keeper {
         let mut ready = false;
         let mut probe = tokio::time::interval(READY_PROBE);
         probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut refusals = Refusals::from_now(&self.layout.log_file(&self.component.name));
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 cause = life.running.ended() => {
@@ -233,6 +237,13 @@ impl Keeper {
                 () = stop_wished(&mut self.wish) => {
                     self.stop(&mut life).await;
                     return None;
+                }
+                _ = look.tick(), if self.bus.is_some() => {
+                    if refusals.persist(free_bytes(&self.layout.bus())) {
+                        self.stop(&mut life).await;
+                        let cause = "refused to store after the disk had been full, although there is room again";
+                        return Some((cause.to_owned(), Vec::new()));
+                    }
                 }
                 _ = probe.tick(), if !ready => {
                     ready = match &self.bus {

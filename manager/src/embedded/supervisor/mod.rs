@@ -17,6 +17,7 @@ pub mod component;
 mod keeper;
 pub mod log_files;
 mod overseer;
+mod refusals;
 
 use std::ffi::OsString;
 use std::fs::File;

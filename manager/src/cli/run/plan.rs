@@ -53,7 +53,9 @@ fn rows_failed(error: MapError) -> Failure {
         MapError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             ErrorCode::Denied
         }
-        MapError::Read { .. } | MapError::Encoding(_) | MapError::Rows(_) => ErrorCode::Invalid,
+        MapError::Read { .. } | MapError::TooLarge(_) | MapError::Encoding(_) | MapError::Rows(_) => {
+            ErrorCode::Invalid
+        }
         MapError::Start { .. } | MapError::Command { .. } => ErrorCode::Failed,
     };
     Failure::new(code, format!("--map: {}; nothing was sent", chain(&error)))

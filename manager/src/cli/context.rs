@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use protocol::api::Reply;
 use protocol::error::ErrorCode;
-use protocol::ids::RequestKey;
+use protocol::ids::{AgentId, RequestKey};
 
 use super::args::Global;
 use super::client::{Client, ClientError};
@@ -38,8 +38,12 @@ impl Context {
         Ok(Self { layout, format: global.output, quiet: global.quiet, start: !global.no_start })
     }
 
-    /// Starts everything, unless it runs.
+    /// Starts everything, unless it runs. What the operator stopped, no agent of it starts again.
     pub fn up(&self) -> Result<UpReport, Failure> {
+        if is_of_agent(&self.layout, std::env::var_os("PHALANX_AGENT")) {
+            let message = "this is an agent of this installation: agents start nothing";
+            return Err(Failure::new(ErrorCode::Denied, message).hint("run it outside of the agent"));
+        }
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(ErrorCode::Failed, format!("cannot find this program: {error}")))?;
         let supervise: Vec<OsString> =
@@ -80,6 +84,12 @@ impl Context {
     }
 }
 
+/// Whether `agent`, as the environment names it, is one of this installation's.
+fn is_of_agent(layout: &Layout, agent: Option<OsString>) -> bool {
+    let id = agent.and_then(|agent| agent.to_str()?.parse::<AgentId>().ok());
+    id.is_some_and(|id| layout.host().join("agents").join(id.to_string()).is_dir())
+}
+
 /// 128 random bits as 32 hex digits.
 pub fn random_hex() -> Result<String, Failure> {
     let mut bytes = [0_u8; 16];
@@ -113,4 +123,21 @@ pub fn with_key(failure: Failure, command: &str, key: &RequestKey) -> Failure {
 /// An answer of another kind than the request has.
 pub fn unexpected(_reply: Reply) -> Failure {
     ClientError::Unexpected.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_known_in_its_own_installation_only() {
+        let home = tempfile::tempdir().unwrap();
+        let layout = Layout::at(home.path()).unwrap();
+        let id = "01k8kipdprf4erd7uga6b3t1vj";
+        let asked = |agent: Option<&str>| is_of_agent(&layout, agent.map(OsString::from));
+        assert!(!asked(Some(id)), "of another installation");
+        std::fs::create_dir_all(home.path().join("host/agents").join(id)).unwrap();
+        assert!(asked(Some(id)));
+        assert!(!asked(None) && !asked(Some("")) && !asked(Some("..")));
+    }
 }

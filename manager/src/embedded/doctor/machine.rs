@@ -165,7 +165,7 @@ pub(super) fn disk(layout: &Layout) -> Finding {
     let free_mb = stat.blocks_available().saturating_mul(stat.fragment_size()) >> 20;
     let used = used_percent(&stat);
     let found = format!("{free_mb} MB free, {used} % used at {}", folder.display());
-    let remedy = "free some space, phalanx gc, or move PHALANX_HOME to a larger disk";
+    let remedy = "free some space, phalanx destroy what is not needed, or move PHALANX_HOME to a larger disk";
     if used > DISK_SHARE_MAX_PERCENT {
         return Finding::fail(
             format!("{found}; new agents are refused above {DISK_SHARE_MAX_PERCENT} %"),
@@ -188,7 +188,7 @@ pub(super) fn inodes(layout: &Layout) -> Finding {
         Ok(stat) if stat.files() == 0 => Finding::ok("not limited by this file system"),
         Ok(stat) if stat.files_available() < 100_000 => Finding::warn(
             format!("{} left at {}", stat.files_available(), folder.display()),
-            "remove old checkouts (phalanx gc) or move PHALANX_HOME",
+            "phalanx destroy agents that are not needed, or move PHALANX_HOME",
         ),
         Ok(stat) => Finding::ok(format!("{} left", stat.files_available())),
         Err(error) => Finding::unknown(format!("{}: {error}", folder.display())),

@@ -200,6 +200,24 @@ async fn a_server_whose_socket_was_removed_makes_it_again_and_is_not_doubled() {
 }
 
 #[tokio::test]
+async fn a_lost_socket_and_a_lost_folder_end_the_wait_for_a_server_and_are_made_again() {
+    let case = Case::new();
+    let tmux = case.open().await;
+    let at = tmux.ensure_session(&case.spec("a1", "label")).await.unwrap();
+    let server = tmux.server_processes().await.unwrap()[&at.shard];
+    for lost in ["00.sock", ""] {
+        let path = case.folder().join(lost);
+        if lost.is_empty() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+        let heard = tokio::time::timeout(Duration::from_secs(20), tmux.server_ended(at.shard)).await;
+        heard.unwrap().unwrap();
+        tmux.ensure_session(&case.spec("a1", "label")).await.unwrap();
+        assert_eq!(agents(&tmux).await.len(), 1);
+    }
+    // In a folder that is gone nobody finds it.
+    server.signal(Signal::SIGKILL).unwrap();
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_answer_is_unknown_and_gets_nothing_new() {
     let case = Case::new();
     let tmux = case.open().await;

@@ -105,8 +105,8 @@ pub struct Tmux {
 impl Tmux {
     /// Checks the version, writes the configuration, and finds the sessions an earlier hostd made.
     pub async fn open(settings: Settings) -> Result<Self, TmuxError> {
+        make_folder(&settings.dir)?;
         let make = |source| TmuxError::Io { action: "make the tmux folder", source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.dir).map_err(make)?;
         let dir = settings.dir.canonicalize().map_err(make)?;
         let shim = text_of(&settings.shim)?.to_owned();
         let servers = Servers::new(dir, settings.program, settings.procs);
@@ -114,7 +114,7 @@ impl Tmux {
         if parse_version(&version).is_some_and(|version| version < OLDEST) {
             return Err(TmuxError::TooOld(version));
         }
-        write_file(&servers.dir().join("tmux.conf"), include_str!("tmux.conf"))?;
+        write_config(servers.dir())?;
         let (placed, unwell, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
         let tmux = Self { servers, shim, placed, unwell, changing };
         for (shard, state) in tmux.list().await? {
@@ -137,12 +137,16 @@ impl Tmux {
         self.servers.running().await
     }
 
-    /// Resolves when a server has ended, or soon when none is seen. Looks, since a descriptor for each session would use up
-    /// what hostd may open.
+    /// Resolves when a server has ended or has no socket any more, or soon when none is seen. Looks, since a descriptor for
+    /// each session would use up what hostd may open.
     pub async fn server_ended(&self, shard: Shard) -> Result<(), TmuxError> {
         let server = self.servers.running().await?.get(&shard).copied();
+        let socket = self.servers.dir().join(server::socket_name(shard));
         loop {
             tokio::time::sleep(LOOK_FOR_END).await;
+            if !socket.try_exists().unwrap_or(true) {
+                return Ok(());
+            }
             // One that cannot be looked at is not known to have ended.
             if !server.is_some_and(|server| server.is_alive().unwrap_or(true)) {
                 return Ok(());
@@ -252,6 +256,10 @@ impl Tmux {
     ) -> Result<(Vec<Session>, String), TmuxError> {
         let guard = self.guard(shard);
         let _changing = guard.lock().await;
+        if self.servers.dir().try_exists().is_ok_and(|exists| !exists) {
+            make_folder(self.servers.dir())?;
+            write_config(self.servers.dir())?;
+        }
         let unknown = |reason| TmuxError::Unknown { shard, reason };
         let (sessions, is_running) = match self.servers.look(shard).await {
             ShardState::Running(sessions) => (sessions, true),
@@ -365,6 +373,15 @@ impl TmuxError {
 
 fn text_of(path: &Path) -> Result<&str, TmuxError> {
     path.to_str().ok_or_else(|| TmuxError::Path(path.to_path_buf()))
+}
+
+fn make_folder(dir: &Path) -> Result<(), TmuxError> {
+    let make = |source| TmuxError::Io { action: "make the tmux folder", source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(make)
+}
+
+fn write_config(dir: &Path) -> Result<(), TmuxError> {
+    write_file(&dir.join("tmux.conf"), include_str!("tmux.conf"))
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), TmuxError> {

@@ -1,5 +1,6 @@
 //! Commands of a person at this installation: run to the end within a limit, or in the background.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
@@ -92,7 +93,7 @@ impl Install {
         command
             .args(args)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", search_path())
             .env("HOME", self.path("user"))
             .env("PHALANX_HOME", self.home())
             .env("LANG", "C.UTF-8")
@@ -150,6 +151,13 @@ impl Install {
         args.extend(steps);
         self.run(&args)
     }
+}
+
+/// The caller's search path without what he may not look into, as a login of his own would have it.
+fn search_path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let readable = std::env::split_paths(&path).filter(|folder| std::fs::read_dir(folder).is_ok());
+    std::env::join_paths(readable).unwrap()
 }
 
 /// # Panics

@@ -49,8 +49,9 @@ fn fifty_agents_with_checkouts_run_at_once_and_leave_nothing() {
     install.run(&["stop", "-l", "k=v", "--yes"]).succeeded();
     assert!(install.agents(&[]).iter().all(|agent| agent.phase == Phase::Stopped));
     // Each holds a repository of its own, which no commit of the user's repository can hold.
+    let other = install.repo("other");
     for agent in &agents {
-        repo.git(&["clone", "-q", ".", agent.workspace().join("inner").to_str().unwrap()]);
+        other.git(&["clone", "-q", ".", agent.workspace().join("inner").to_str().unwrap()]);
     }
     install.run(&["destroy", "-l", "k=v", "--yes"]).ended_with(5);
     assert_eq!(install.agents(&[]).len(), 50);

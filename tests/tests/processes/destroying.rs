@@ -53,6 +53,7 @@ fn work_that_cannot_be_saved_is_not_destroyed() {
     let path = repo.path.to_str().unwrap().to_owned();
     let agent = install.create("stray", &["--repo", &path], &["hang"]);
     install.run(&["stop", "stray"]).succeeded();
+    install.agent_until("stray", "is collected", |agent| agent.report().collected.is_some());
     std::fs::write(agent.workspace().join("late.txt"), "late").unwrap();
     std::fs::rename(&repo.path, install.path("moved")).unwrap();
     install.run(&["destroy", "stray"]).ended_with(5);

@@ -21,7 +21,7 @@ use protocol::ids::{AgentId, HostId, Name, RunId, TaskId};
 use protocol::task::TaskState;
 use protocol::time::Timestamp;
 
-use crate::record::{RunRecord, TaskRecord};
+use crate::record::{Landing, RunRecord, TaskRecord};
 use queue::Queue;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ pub(crate) struct Run {
     pub(crate) record: RunRecord,
     pub(crate) names: BTreeMap<Name, TaskId>,
     pub(crate) counts: BTreeMap<TaskState, u64>,
+    /// Accepted tasks whose branch is not there yet, nor refused.
+    pub(crate) landing: u64,
 }
 
 impl Run {
@@ -39,8 +41,9 @@ impl Run {
         u32::try_from(live).unwrap_or(u32::MAX)
     }
 
+    /// Every task is final, and every branch that was promised is there: who waits for the run may use them.
     pub(crate) fn is_over(&self) -> bool {
-        self.counts.iter().all(|(state, count)| *count == 0 || state.is_final())
+        self.landing == 0 && self.counts.iter().all(|(state, count)| *count == 0 || state.is_final())
     }
 
     pub(crate) fn count(&self, states: &[TaskState]) -> u64 {
@@ -129,9 +132,11 @@ impl Work {
         let names: BTreeMap<Name, TaskId> =
             records.iter().map(|task| (task.spec.name.clone(), task.id)).collect();
         let mut counts = BTreeMap::new();
+        let mut landing = 0;
         let mut children: BTreeMap<TaskId, Vec<TaskId>> = BTreeMap::new();
         for task in records {
             *counts.entry(task.state).or_insert(0) += 1;
+            landing += u64::from(task.landing == Landing::Due);
             for parent in task.spec.depends_on.iter().filter_map(|name| names.get(name)) {
                 children.entry(*parent).or_default().push(task.id);
             }
@@ -145,7 +150,7 @@ impl Work {
                 task.children = dependents;
             }
         }
-        self.runs.insert(record.id, Run { record, names, counts });
+        self.runs.insert(record.id, Run { record, names, counts, landing });
     }
 
     /// Moves a task from one state's count to another's.

@@ -21,7 +21,7 @@ use protocol::time::Timestamp;
 use super::queue::{Demand, Ready};
 use crate::Core;
 use crate::effect::{Effect, Subject};
-use crate::record::{Feedback, TaskRecord};
+use crate::record::{Feedback, Landing, TaskRecord};
 use crate::timers::Timer;
 
 /// Whether a step moved the task, so that the next one is to be looked at.
@@ -44,8 +44,13 @@ impl Core {
     /// Changes a task's record, which is then written.
     pub(crate) fn change_task(&mut self, id: TaskId, change: impl FnOnce(&mut TaskRecord)) {
         let Some(task) = self.work.task_mut(id) else { return };
+        let was_landing = task.record.landing == Landing::Due;
         change(&mut task.record);
+        let is_landing = task.record.landing == Landing::Due;
         let run = task.record.run;
+        if let Some(run) = self.work.run_mut(run).filter(|_| was_landing != is_landing) {
+            run.landing = if is_landing { run.landing + 1 } else { run.landing.saturating_sub(1) };
+        }
         self.out.task(id);
         self.out.changed(Subject::Run(run));
         self.touch_task(id);
@@ -130,6 +135,10 @@ impl Core {
             }
         }
         self.tidy(id);
+        // By level: also when a crash fell between a task's record and its run's, or when the last branch is there.
+        if let Some(run) = self.work.task(id).map(|task| task.record.run) {
+            self.settle_run(now, run);
+        }
     }
 
     pub(super) fn cancelled(&mut self, now: Timestamp, id: TaskId) -> Step {

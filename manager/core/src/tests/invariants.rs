@@ -276,6 +276,11 @@ impl Trial {
                     self.world.report(agent);
                 }
             }
+            // The hosts are all there now, and answer what they are asked.
+            for (token, _) in std::mem::take(&mut self.world.asked) {
+                let crate::AskToken::Land(task) = token;
+                self.world.land(task, Ok(Answer::Done));
+            }
             for agent in self.running() {
                 self.world.exit(agent, i32::from(round % 3 == 0));
             }

@@ -35,7 +35,9 @@ fn the_branch_is_asked_for_until_it_is_answered_over_restarts() {
     world.restart_manager();
     assert_eq!(world.asked.len(), 4);
     assert_eq!(world.task(run, "Fix: it!").branch, None);
+    assert_eq!(world.core.run_view(run).unwrap().ended_at, None, "a run ends when its last branch is there");
     world.land(id, Ok(Answer::Landed { branch, commit }));
+    assert!(world.core.run_view(run).unwrap().ended_at.is_some());
     assert_eq!(world.task(run, "Fix: it!").branch, Some(wanted));
     world.pass(100_000);
     assert_eq!(world.asked.len(), 4);
@@ -49,6 +51,7 @@ fn a_refused_branch_leaves_the_task_accepted_and_says_why() {
     world.land(id, Ok(Answer::Refused(WireError::new(ErrorCode::Conflict, "the branch was moved"))));
     let task = world.task(run, "Fix: it!");
     assert_eq!((task.state, task.branch), (TaskState::Accepted, None));
+    assert!(world.core.run_view(run).unwrap().ended_at.is_some(), "nor does a refused branch keep it open");
     assert!(task.reason.contains("the branch was moved"), "{}", task.reason);
     world.pass(100_000);
     assert_eq!(world.asked.len(), 1);

@@ -38,7 +38,8 @@ pub fn is_over(run: &RunView) -> bool {
         TaskState::Cancelled,
         TaskState::Review,
     ];
-    run.ended_at.is_some() || count(run, &resting) == run.total
+    // Without a task in review all may be final while a branch is still being made: the run ends after that.
+    run.ended_at.is_some() || (count(run, &[TaskState::Review]) > 0 && count(run, &resting) == run.total)
 }
 
 /// `3 accepted, 1 failed`, in the order of the states.

@@ -269,7 +269,8 @@ fn ten_thousand_tasks_are_read_in_little_time() {
     let took = begun.elapsed();
     eprintln!("10,000 tasks of YAML ({} KiB) read in {} ms", text.len() / 1024, took.as_millis());
     assert_eq!(plan.tasks.len(), 10_000);
-    assert!(took.as_secs() < 20, "{took:?}");
+    // A guard against a reader that takes the square of it, not a figure: the machine may be busy.
+    assert!(took.as_secs() < 120, "{took:?}");
 }
 
 /// Whatever was wrong is said: of this file, and in words.

@@ -62,7 +62,7 @@ async fn while_the_bus_is_away_queries_are_answered_and_a_change_is_not_acknowle
     world.server.kill();
     let begun = Instant::now();
     assert_eq!(client.list().await.len(), 1);
-    assert!(begun.elapsed() < Duration::from_millis(500), "a query waits for no write");
+    assert!(begun.elapsed() < Duration::from_secs(2), "a query waits for no write");
     within(Duration::from_secs(10), "the status says that the bus is away", async || {
         let mut other = world.client().await;
         match other.ask(Request::Status).await.unwrap() {

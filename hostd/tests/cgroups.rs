@@ -13,7 +13,7 @@ use hostd::sys::cgroup::{AgentGroup, CgroupError, Cgroups, Kind, Limits, Stats};
 use hostd::sys::process::ProcessRef;
 use nix::sys::signal::Signal;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The groups of one test; takes everything with it when dropped.
 struct Groups {

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A folder with a script in the shim's place. It finds the descriptor's number in `number`.
 struct Case {

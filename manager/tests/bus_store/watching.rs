@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::server::Server;
 use super::values::record;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 async fn next(events: &mut mpsc::Receiver<WatchEvent>) -> WatchEvent {
     tokio::time::timeout(LIMIT, events.recv()).await.expect("an event in time").expect("the watch lives")

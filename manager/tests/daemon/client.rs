@@ -15,7 +15,7 @@ use protocol::ids::{AgentId, RequestKey};
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Client {
     reader: FrameReader<ReadHalf<UnixStream>>,

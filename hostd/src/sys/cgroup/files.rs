@@ -204,7 +204,9 @@ pub(super) fn kill(core: &Core, limit: Duration) -> Result<(), CgroupError> {
         match core {
             Core::Unified(folder) if folder.join("cgroup.kill").exists() => {
                 write_unless_gone(&folder.join("cgroup.kill"), "1")?;
-                if group_gone_or(wait_event(folder, "populated", 0, left))? {
+                // Again after a while: one that joined just behind the kill is not hit by it.
+                let step = left.min(Duration::from_secs(1));
+                if group_gone_or(wait_event(folder, "populated", 0, step))? {
                     return Ok(());
                 }
             }

@@ -169,7 +169,7 @@ async fn a_git_folder_that_is_gone_or_stands_for_another_is_refused() {
 
         let alternates = dot_git.join("objects/info/alternates");
         let lent = std::fs::read(&alternates).unwrap();
-        std::fs::write(&alternates, "/root/secret/.git/objects\n").unwrap();
+        std::fs::write(&alternates, "/srv/secret/.git/objects\n").unwrap();
         assert!(is_tampered(&fixture, &agent).await.contains("alternates"));
         std::fs::write(&alternates, lent).unwrap();
         symlink("/etc", dot_git.join("objects/ab")).unwrap();

@@ -232,7 +232,7 @@ fn nothing_names_the_machine_it_was_written_on_or_a_mirror() {
     none("dependencies from elsewhere", &foreign);
 }
 
-/// A path, from its start: `agents/<id>/work/x` names no machine.
+/// A path counts only from its start: the same word inside a longer relative path names no machine.
 fn names_it(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line.get(..at).and_then(|before| before.chars().next_back()).unwrap_or(' ');

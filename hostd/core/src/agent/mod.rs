@@ -16,21 +16,24 @@
 //! Each method changes the state and names what must be done; saving and reporting follow from what changed and are
 //! the business of [`crate::Core`].
 
-use protocol::agent::{End, EndCause, Phase, Role, StartStep};
-use protocol::ids::Generation;
-use protocol::order::Discard;
-use protocol::report::{Collected, Life, SessionFacts, Usage};
-use protocol::time::Timestamp;
+mod end;
+mod lease;
+mod removal;
+
 use std::collections::BTreeSet;
 
+use protocol::agent::{End, EndCause, Phase, StartStep};
+use protocol::ids::Generation;
+use protocol::report::{Life, SessionFacts, Usage};
+use protocol::time::Timestamp;
+
+use self::lease::LeaseClock;
 use crate::effect::Effect;
-use crate::input::{ExitCause, ExitSeen, Found, Removal, StartFacts, end_of};
+use crate::input::{ExitSeen, Found, StartFacts};
 use crate::record::{AgentRecord, Wanted};
 
 /// After the kill is sent, it is sent again at this pace until the agent is gone.
 const KILL_AGAIN_MS: u64 = 2_000;
-/// A removal that left something is tried again after this.
-const REMOVE_AGAIN_MS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -74,13 +77,6 @@ pub struct Agent {
     kill_at: Option<Timestamp>,
     remove_at: Option<Timestamp>,
     lease: Option<LeaseClock>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LeaseClock {
-    ask_at: Timestamp,
-    /// The deadline that the supervisor has, as far as this hostd knows.
-    until: Timestamp,
 }
 
 impl Agent {
@@ -230,23 +226,6 @@ impl Agent {
         }
     }
 
-    pub fn destroy(&mut self, now: Timestamp, generation: Generation, discard: Discard) -> Vec<Effect> {
-        self.record.generation = generation;
-        let was_running = self.record.wanted == Wanted::Running;
-        self.record.wanted = Wanted::Destroyed { discard };
-        match self.stage {
-            Stage::Creating | Stage::Running | Stage::Draining => {
-                if was_running || self.kill_at.is_none() {
-                    self.stop_if_wanted(now)
-                } else {
-                    Vec::new()
-                }
-            }
-            Stage::Ended => self.remove_if_wanted(),
-            Stage::Collecting | Stage::Removing | Stage::Destroyed => Vec::new(),
-        }
-    }
-
     fn stop_if_wanted(&mut self, now: Timestamp) -> Vec<Effect> {
         let grace_ms = match self.record.wanted {
             Wanted::Running => return Vec::new(),
@@ -339,108 +318,6 @@ impl Agent {
         self.end_unless_requested(EndCause::SupervisorLost, detail, now)
     }
 
-    fn end_by(&mut self, exit: &ExitSeen) -> Vec<Effect> {
-        self.usage = exit.usage.clone();
-        self.transcript_bytes = exit.transcript_bytes;
-        let end = end_of(exit, self.record.stop_requested);
-        if matches!(exit.cause, ExitCause::Start(_)) {
-            return self.end_without_work(end);
-        }
-        self.record.end = Some(end);
-        self.after_end()
-    }
-
-    /// An end without an exit record.
-    fn end_unless_requested(&mut self, cause: EndCause, detail: String, at: Timestamp) -> Vec<Effect> {
-        let cause = if self.record.stop_requested { EndCause::Requested } else { cause };
-        self.record.end = Some(End { cause, code: None, signal: None, step: None, detail, at });
-        self.after_end()
-    }
-
-    /// Nothing was executed, so there is nothing to collect.
-    fn end_without_work(&mut self, end: End) -> Vec<Effect> {
-        self.record.end = Some(end);
-        self.record.collected = Some(Collected::default());
-        self.after_end()
-    }
-
-    fn after_end(&mut self) -> Vec<Effect> {
-        self.kill_at = None;
-        let spec = &self.record.spec;
-        let nothing_asked = spec.role == Role::Verify
-            || (spec.checkout.is_none() && spec.result.is_none() && spec.outputs.is_empty());
-        if self.record.collected.is_none() && nothing_asked {
-            self.record.collected = Some(Collected::default());
-        }
-        if self.record.collected.is_none() {
-            self.stage = Stage::Collecting;
-            return vec![Effect::Collect(self.record.agent)];
-        }
-        self.stage = Stage::Ended;
-        self.remove_if_wanted()
-    }
-
-    pub fn collected(&mut self, collected: Collected) -> Vec<Effect> {
-        match self.stage {
-            Stage::Collecting => {
-                self.record.collected = Some(collected);
-                self.after_end()
-            }
-            Stage::Creating
-            | Stage::Running
-            | Stage::Draining
-            | Stage::Ended
-            | Stage::Removing
-            | Stage::Destroyed => Vec::new(),
-        }
-    }
-
-    fn remove_if_wanted(&mut self) -> Vec<Effect> {
-        let Wanted::Destroyed { discard } = self.record.wanted else { return Vec::new() };
-        self.stage = Stage::Removing;
-        self.holds.clear();
-        self.remove_at = None;
-        vec![Effect::Remove { agent: self.record.agent, discard }]
-    }
-
-    pub fn removed(&mut self, now: Timestamp, outcome: Removal) -> Vec<Effect> {
-        match self.stage {
-            Stage::Removing => {}
-            Stage::Creating
-            | Stage::Running
-            | Stage::Draining
-            | Stage::Collecting
-            | Stage::Ended
-            | Stage::Destroyed => return Vec::new(),
-        }
-        self.remove_at = None;
-        match outcome {
-            Removal::Done => {
-                self.stage = Stage::Destroyed;
-                self.record.removed = true;
-                self.trouble.clear();
-                self.degraded.remove("remove-failed");
-                Vec::new()
-            }
-            Removal::Refused { .. } if self.record.wanted == Wanted::Destroyed { discard: Discard::Yes } => {
-                // The operator's word came while the removal without it was under way.
-                self.remove_if_wanted()
-            }
-            Removal::Refused { holds } => {
-                self.stage = Stage::Ended;
-                self.holds = holds;
-                self.record.wanted = Wanted::Stopped { grace_ms: self.record.spec.grace_ms };
-                Vec::new()
-            }
-            Removal::Failed { reason } => {
-                self.trouble = reason;
-                self.degraded.insert("remove-failed");
-                self.remove_at = Some(now.after_ms(REMOVE_AGAIN_MS));
-                Vec::new()
-            }
-        }
-    }
-
     pub fn degraded(&mut self, what: &'static str, degraded: bool) {
         if degraded {
             self.degraded.insert(what);
@@ -466,30 +343,5 @@ impl Agent {
             effects.push(Effect::AskLease { agent: self.record.agent, generation: self.record.generation });
         }
         effects
-    }
-
-    /// The lease is asked for at thirds of its length.
-    fn lease_pace_ms(&self) -> u64 {
-        (self.record.spec.lease_ms.unwrap_or_default() / 3).max(1)
-    }
-
-    fn start_lease(&mut self, ask_at: Timestamp) {
-        let until = self.record.first_lease_until();
-        self.lease = until.map(|until| LeaseClock { ask_at, until });
-    }
-
-    /// The deadline counts from before the question was asked: an answer that took long gives less, and one that
-    /// was overtaken gives nothing.
-    pub fn lease(&mut self, generation: Generation, asked_at: Timestamp, length_ms: u64) -> Vec<Effect> {
-        let until = asked_at.after_ms(length_ms);
-        match self.lease.as_mut() {
-            Some(lease)
-                if generation == self.record.generation && self.stage.is_live() && lease.until < until =>
-            {
-                lease.until = until;
-                vec![Effect::SetLease { agent: self.record.agent, until }]
-            }
-            Some(_) | None => Vec::new(),
-        }
     }
 }

@@ -1,0 +1,68 @@
+//! Questions about repositories: which commit a base is, moving a branch, the difference between two commits.
+
+use std::path::Path;
+
+use protocol::error::{ErrorCode, WireError};
+use protocol::order::{Answer, ResolvedBase};
+
+use crate::machine::Handle;
+use crate::workspace::WorkspaceError;
+
+/// Largest difference that is answered.
+const DIFF_LIMIT: usize = 800 << 10;
+
+pub(super) async fn resolve(machine: &Handle, repo: &str, base: Option<&str>) -> Result<Answer, WireError> {
+    let resolved =
+        machine.workspaces.resolve(Path::new(repo), base).await.map_err(|error| workspace_error(&error))?;
+    Ok(Answer::Resolved(ResolvedBase {
+        repo: resolved.repository.path.display().to_string(),
+        commit: resolved.commit,
+        // Not known is not clean.
+        dirty: resolved.dirty.unwrap_or(true),
+    }))
+}
+
+pub(super) async fn land(
+    machine: &Handle,
+    repo: &str,
+    branch: String,
+    commit: String,
+) -> Result<Answer, WireError> {
+    let repository =
+        machine.workspaces.locate(Path::new(repo)).await.map_err(|error| workspace_error(&error))?;
+    machine
+        .workspaces
+        .land(&repository, &branch, &commit, None)
+        .await
+        .map_err(|error| workspace_error(&error))?;
+    Ok(Answer::Landed { branch, commit })
+}
+
+pub(super) async fn diff(machine: &Handle, repo: &str, from: &str, to: &str) -> Result<Answer, WireError> {
+    let repository =
+        machine.workspaces.locate(Path::new(repo)).await.map_err(|error| workspace_error(&error))?;
+    let diff = machine
+        .workspaces
+        .diff(&repository, from, to, DIFF_LIMIT)
+        .await
+        .map_err(|error| workspace_error(&error))?;
+    Ok(Answer::Diff { bytes: diff.bytes, whole: !diff.truncated })
+}
+
+fn workspace_error(error: &WorkspaceError) -> WireError {
+    let code = match error {
+        WorkspaceError::PathMissing { .. } => ErrorCode::NotFound,
+        WorkspaceError::Permission { .. } => ErrorCode::Denied,
+        WorkspaceError::CheckedOut { .. } | WorkspaceError::RefMoved { .. } => ErrorCode::Conflict,
+        WorkspaceError::RelativePath { .. }
+        | WorkspaceError::NotAFolder { .. }
+        | WorkspaceError::NotARepository { .. }
+        | WorkspaceError::EmptyRepository { .. }
+        | WorkspaceError::UnknownBase { .. }
+        | WorkspaceError::AmbiguousBase { .. }
+        | WorkspaceError::BadName { .. } => ErrorCode::Invalid,
+        WorkspaceError::TimedOut { .. } | WorkspaceError::Interrupted { .. } => ErrorCode::Unavailable,
+        _ => ErrorCode::Failed,
+    };
+    WireError::new(code, crate::chain(error))
+}

@@ -1,0 +1,86 @@
+//! Answers the manager's questions. Each gets an answer in every path; nothing here changes what is known of an agent.
+
+mod exec;
+mod git;
+mod transcript;
+
+use hostd_core::AgentRecord;
+use protocol::error::{ErrorCode, WireError};
+use protocol::ids::AgentId;
+use protocol::order::{Answer, Question};
+
+use crate::bus::{Replier, Shipment};
+use crate::machine::Handle;
+
+/// A question with what the driver knows of its agent.
+#[derive(Debug)]
+pub struct Asked {
+    pub machine: Handle,
+    pub question: Question,
+    pub record: Option<AgentRecord>,
+    /// Decided already.
+    pub refusal: Option<WireError>,
+}
+
+#[must_use]
+pub fn busy() -> WireError {
+    WireError::new(ErrorCode::Unavailable, "the host answers as many questions as it takes").hint("try again")
+}
+
+#[must_use]
+pub fn outdated() -> WireError {
+    WireError::new(ErrorCode::Conflict, "the question has expired or comes from a manager that leads no more")
+}
+
+/// The agent that a question is about.
+#[must_use]
+pub fn agent_of(question: &Question) -> Option<AgentId> {
+    match question {
+        Question::Read { agent, .. } | Question::Follow { agent, .. } | Question::Exec { agent, .. } => {
+            Some(*agent)
+        }
+        Question::Resolve { .. }
+        | Question::Report { .. }
+        | Question::Land { .. }
+        | Question::Diff { .. } => None,
+    }
+}
+
+/// 128 random bits as hex: identity of a transcript.
+///
+/// # Errors
+/// When the kernel has no randomness.
+pub fn random_hex() -> Result<String, getrandom::Error> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(data_encoding::HEXLOWER.encode(&bytes))
+}
+
+/// Sends one or more answers; the last one ends the talk.
+pub async fn answer(asked: Asked, replier: Replier) {
+    if let Some(refusal) = asked.refusal {
+        return replier.refuse(refusal).await;
+    }
+    let machine = &asked.machine;
+    let answered = match asked.question {
+        Question::Resolve { repo, base } => git::resolve(machine, &repo, base.as_deref()).await,
+        Question::Read { agent, offset, max } => {
+            transcript::read(machine, agent, offset, max, asked.record.as_ref()).await
+        }
+        Question::Follow { agent, until } => {
+            machine.shipper.tell(Shipment::Follow { agent, until }).await;
+            Ok(Answer::Done)
+        }
+        Question::Report { .. } => Ok(Answer::Done),
+        Question::Exec { program, environment, stdin, .. } => match asked.record {
+            Some(record) => exec::exec(machine, &record, &program, environment, stdin, &replier).await,
+            None => Err(WireError::new(ErrorCode::NotFound, "there is no such agent on this host")),
+        },
+        Question::Land { repo, branch, commit } => git::land(machine, &repo, branch, commit).await,
+        Question::Diff { repo, from, to } => git::diff(machine, &repo, &from, &to).await,
+    };
+    match answered {
+        Ok(answer) => replier.send(&answer).await,
+        Err(error) => replier.refuse(error).await,
+    }
+}

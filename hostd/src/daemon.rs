@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::bus::{self, Events, Heart, Inbox, Reports, Requests, Shipper};
-use crate::driver::{Done, Driver};
+use crate::driver::{Done, Driver, Hearing, OnMachine};
 use crate::machine::{Machine, inherited_environment, keep_shim};
 use crate::state::{AgentFolders, Life, LifeLock, Loaded};
 use crate::supervisor;
@@ -114,12 +114,10 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     let mut driver = Driver {
         core,
         life,
-        machine: machine.clone(),
-        inbox,
+        hands: OnMachine { machine: machine.clone(), reports, events },
+        ears: inbox,
         inputs,
         digests,
-        reports,
-        events,
         fencing,
         disk_used,
         adopting: BTreeSet::new(),
@@ -165,13 +163,13 @@ fn alone(
     Ok(told)
 }
 
-fn adopt(driver: &mut Driver, loaded: Loaded) {
+fn adopt<E: Hearing>(driver: &mut Driver<OnMachine, E>, loaded: Loaded) {
     for record in loaded.archived {
         driver.take(Input::Found { record: Box::new(record), found: Found::Archived });
     }
     driver.adopting.extend(loaded.present.iter().map(|record| record.agent));
     for record in loaded.present {
-        let machine = driver.machine.clone();
+        let machine = driver.hands.machine.clone();
         driver.jobs.spawn(async move {
             agents::adopt(machine, record).await;
             Done::Nothing

@@ -15,7 +15,6 @@ use crate::machine::Handle;
 /// A question with what the driver knows of its agent.
 #[derive(Debug)]
 pub struct Asked {
-    pub machine: Handle,
     pub question: Question,
     pub record: Option<AgentRecord>,
     /// Decided already.
@@ -57,11 +56,10 @@ pub fn random_hex() -> Result<String, getrandom::Error> {
 }
 
 /// Sends one or more answers; the last one ends the talk.
-pub async fn answer(asked: Asked, replier: Replier) {
+pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
     if let Some(refusal) = asked.refusal {
         return replier.refuse(refusal).await;
     }
-    let machine = &asked.machine;
     let answered = match asked.question {
         Question::Resolve { repo, base } => git::resolve(machine, &repo, base.as_deref()).await,
         Question::Read { agent, offset, max } => {

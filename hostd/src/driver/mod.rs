@@ -1,7 +1,11 @@
 //! The one loop of hostd: an input, the core's decision, the effects.
 //!
 //! It never waits for slow work: effects become jobs, their outcomes come back as inputs. What follows from a record
-//! waits in the agent's lane until the record is on the disk.
+//! waits in the agent's lane until the record is on the disk. What it touches goes through [`Hands`]: the machine's in
+//! `on_machine`, those of a test in a test.
+
+mod hands;
+mod on_machine;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,11 +18,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+pub use self::hands::{Hands, Hearing};
+pub use self::on_machine::OnMachine;
 use crate::asks::{self, Asked};
-use crate::bus::{EventSink, Heard, Inbox, Replier, ReportSink};
-use crate::machine::Handle;
+use crate::bus::{Heard, Replier};
 use crate::state::Life;
-use crate::{activity, agents, clock};
 
 /// After a record could not be saved.
 const SAVE_AGAIN: Duration = Duration::from_secs(1);
@@ -26,15 +30,13 @@ const SAVE_AGAIN: Duration = Duration::from_secs(1);
 const ASKS_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
-pub struct Driver {
+pub struct Driver<H, E> {
     pub core: Core,
     pub life: Life,
-    pub machine: Handle,
-    pub inbox: Inbox,
+    pub hands: H,
+    pub ears: E,
     pub inputs: mpsc::Receiver<Input>,
     pub digests: mpsc::Receiver<oneshot::Sender<Vec<DigestRow>>>,
-    pub reports: ReportSink,
-    pub events: EventSink,
     pub fencing: watch::Sender<Fencing>,
     pub disk_used: watch::Receiver<u64>,
     /// Agents of earlier lives whose state is not told yet: their orders are dropped, they come again.
@@ -72,16 +74,17 @@ enum Woken {
     Stop,
 }
 
-impl Driver {
+impl<H: Hands, E: Hearing> Driver<H, E> {
     /// Until `stop` says so, or the bus is closed for good.
     pub async fn run(&mut self, mut stop: watch::Receiver<bool>) {
         loop {
             let deadline = self.core.deadline();
+            let now = self.hands.now();
             let tick = async move {
                 match deadline {
                     None => std::future::pending().await,
                     Some(at) => {
-                        let ahead = Duration::from_millis(at.ms_since(clock::now()));
+                        let ahead = Duration::from_millis(at.ms_since(now));
                         tokio::time::sleep_until(Instant::now() + ahead).await;
                     }
                 }
@@ -93,7 +96,7 @@ impl Driver {
                 Some(input) = self.inputs.recv() => Woken::Input(input),
                 Some(digest) = self.digests.recv() => Woken::Digest(digest),
                 Ok(()) = self.disk_used.changed() => Woken::Disk(*self.disk_used.borrow_and_update()),
-                heard = self.inbox.next() => Woken::Heard(heard),
+                heard = self.ears.next() => Woken::Heard(heard),
                 () = tick => Woken::Input(Input::Tick),
             };
             match woken {
@@ -132,7 +135,7 @@ impl Driver {
     fn ask(&mut self, ask: Ask, replier: Replier) {
         let refusal = if self.asks_under_way >= ASKS_AT_ONCE {
             Some(asks::busy())
-        } else if ask.expires < clock::now() || ask.fencing < self.core.fencing() {
+        } else if ask.expires < self.hands.now() || ask.fencing < self.core.fencing() {
             Some(asks::outdated())
         } else {
             None
@@ -145,18 +148,19 @@ impl Driver {
         let record = asks::agent_of(&ask.question)
             .and_then(|agent| self.core.agent(agent))
             .map(|agent| agent.record.clone());
-        let asked = Asked { machine: self.machine.clone(), question: ask.question, record, refusal };
+        let asked = Asked { question: ask.question, record, refusal };
+        let hands = self.hands.clone();
         // A program beside an agent may run for days; it has a bound of its own.
         if matches!(asked.question, protocol::order::Question::Exec { .. }) {
             self.jobs.spawn(async move {
-                asks::answer(asked, replier).await;
+                hands.answer(asked, replier).await;
                 Done::Nothing
             });
             return;
         }
         self.asks_under_way += 1;
         self.jobs.spawn(async move {
-            asks::answer(asked, replier).await;
+            hands.answer(asked, replier).await;
             Done::Answered
         });
     }
@@ -166,7 +170,7 @@ impl Driver {
         if let Input::Found { record, .. } = &input {
             self.adopting.remove(&record.agent);
         }
-        let now = clock::now();
+        let now = self.hands.now();
         let before = input.agent().and_then(|agent| self.core.agent(agent).map(hostd_core::Agent::phase));
         let agent = input.agent();
         let effects = self.core.handle(now, input);
@@ -207,25 +211,19 @@ impl Driver {
 
     fn start_save(&mut self, agent: AgentId) {
         let Some(batch) = self.lanes.get(&agent).and_then(VecDeque::front) else { return };
-        let (machine, record) = (self.machine.clone(), batch.record.clone());
+        let (hands, record) = (self.hands.clone(), batch.record.clone());
         self.jobs.spawn(async move {
             let mut told = false;
             loop {
-                let (folders, copy) = (machine.folders.clone(), record.clone());
-                let saved = tokio::task::spawn_blocking(move || folders.save(&copy)).await;
-                let reason = match saved {
-                    Ok(Ok(())) => break,
-                    Ok(Err(error)) => crate::chain(&error),
-                    Err(error) => error.to_string(),
-                };
+                let Err(reason) = hands.save(&record).await else { break };
                 tracing::error!(%agent, reason, "a record could not be saved; tried again");
                 if !std::mem::replace(&mut told, true) {
-                    machine.tell(Input::SaveFailed { agent, reason }).await;
+                    hands.tell(Input::SaveFailed { agent, reason }).await;
                 }
                 tokio::time::sleep(SAVE_AGAIN).await;
             }
             if told {
-                machine.tell(Input::Degraded { agent, what: "unsaved", degraded: false }).await;
+                hands.tell(Input::Degraded { agent, what: "unsaved", degraded: false }).await;
             }
             Done::Saved(agent)
         });
@@ -260,51 +258,43 @@ impl Driver {
     }
 
     fn carry_out(&mut self, effect: Effect) {
-        let machine = self.machine.clone();
         match effect {
             // Both have gone their own way in `spread`.
             Effect::Save(_) | Effect::SaveFencing(_) => {}
             Effect::Report(report) => {
                 self.reported.insert(report.agent, report.seq);
-                self.reports.put(report);
+                self.hands.report(report);
             }
-            Effect::Event { agent, name, fact } => self.events.note(clock::now(), Some(agent), name, fact),
+            Effect::Event { agent, name, fact } => self.hands.note(self.hands.now(), agent, name, fact),
             // The record may have been saved only after the core had given the start up.
             Effect::Create(agent)
                 if self.core.agent(agent).is_none_or(|agent| agent.stage != hostd_core::Stage::Creating) => {}
-            Effect::Create(agent) => self.job(agent, |record| agents::create(machine, record)),
-            Effect::Collect(agent) => self.job(agent, |record| agents::collect(machine, record)),
-            Effect::Remove { agent, discard } => {
-                self.job(agent, |record| agents::remove(machine, record, discard));
-            }
-            Effect::Terminate(agent) => self.job(agent, |_| agents::terminate(machine, agent)),
-            Effect::Kill(agent) => self.job(agent, |_| agents::kill(machine, agent)),
-            Effect::AskLease { agent, generation } => {
-                self.job(agent, |_| async move { agents::ask_lease(&machine, agent, generation).await });
-            }
-            Effect::SetLease { agent, until } => {
-                self.job(agent, |_| async move { agents::set_lease(&machine, agent, until).await });
-            }
+            effect @ (Effect::Create(_)
+            | Effect::Collect(_)
+            | Effect::Remove { .. }
+            | Effect::Terminate(_)
+            | Effect::Kill(_)
+            | Effect::AskLease { .. }
+            | Effect::SetLease { .. }) => self.job(effect),
         }
     }
 
-    fn job<F>(&mut self, agent: AgentId, work: impl FnOnce(AgentRecord) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let Some(record) = self.core.agent(agent).map(|agent| agent.record.clone()) else { return };
-        let work = work(record);
+    /// Work on the machine; its outcome comes back as an input.
+    fn job(&mut self, effect: Effect) {
+        let agent = effect_agent(&effect).and_then(|agent| self.core.agent(agent));
+        let Some(record) = agent.map(|agent| agent.record.clone()) else { return };
+        let hands = self.hands.clone();
         self.jobs.spawn(async move {
-            work.await;
+            hands.carry_out(effect, record).await;
             Done::Nothing
         });
     }
 
     fn digest(&mut self, answer: oneshot::Sender<Vec<DigestRow>>) {
         let rows = self.core.digest(&self.reported);
-        let machine = self.machine.clone();
+        let hands = self.hands.clone();
         self.jobs.spawn(async move {
-            let _ = answer.send(activity::measure(machine, rows).await);
+            let _ = answer.send(hands.measure(rows).await);
             Done::Nothing
         });
     }

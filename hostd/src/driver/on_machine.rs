@@ -1,0 +1,75 @@
+//! The hands and ears of a real hostd: its folders, its jobs, its bus.
+
+use hostd_core::{AgentRecord, Effect, Input};
+use protocol::event::Fact;
+use protocol::ids::AgentId;
+use protocol::report::{DigestRow, Report};
+use protocol::time::Timestamp;
+
+use super::hands::{Hands, Hearing};
+use crate::asks::{self, Asked};
+use crate::bus::{EventSink, Heard, Inbox, Replier, ReportSink};
+use crate::machine::Handle;
+use crate::{activity, agents, clock};
+
+#[derive(Clone, Debug)]
+pub struct OnMachine {
+    pub machine: Handle,
+    pub reports: ReportSink,
+    pub events: EventSink,
+}
+
+impl Hands for OnMachine {
+    fn now(&self) -> Timestamp {
+        clock::now()
+    }
+
+    async fn save(&self, record: &AgentRecord) -> Result<(), String> {
+        let (folders, record) = (self.machine.folders.clone(), record.clone());
+        match tokio::task::spawn_blocking(move || folders.save(&record)).await {
+            Ok(saved) => saved.map_err(|error| crate::chain(&error)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn tell(&self, input: Input) {
+        self.machine.tell(input).await;
+    }
+
+    async fn carry_out(&self, effect: Effect, record: AgentRecord) {
+        let machine = self.machine.clone();
+        match effect {
+            Effect::Create(_) => agents::create(machine, record).await,
+            Effect::Collect(_) => agents::collect(machine, record).await,
+            Effect::Remove { discard, .. } => agents::remove(machine, record, discard).await,
+            Effect::Terminate(agent) => agents::terminate(machine, agent).await,
+            Effect::Kill(agent) => agents::kill(machine, agent).await,
+            Effect::AskLease { agent, generation } => agents::ask_lease(&machine, agent, generation).await,
+            Effect::SetLease { agent, until } => agents::set_lease(&machine, agent, until).await,
+            // Not of the machine: the loop's own.
+            Effect::Save(_) | Effect::SaveFencing(_) | Effect::Report(_) | Effect::Event { .. } => {}
+        }
+    }
+
+    async fn answer(&self, asked: Asked, replier: Replier) {
+        asks::answer(&self.machine, asked, replier).await;
+    }
+
+    async fn measure(&self, rows: Vec<DigestRow>) -> Vec<DigestRow> {
+        activity::measure(self.machine.clone(), rows).await
+    }
+
+    fn report(&self, report: Box<Report>) {
+        self.reports.put(report);
+    }
+
+    fn note(&self, at: Timestamp, agent: AgentId, name: String, fact: Fact) {
+        self.events.note(at, Some(agent), name, fact);
+    }
+}
+
+impl Hearing for Inbox {
+    async fn next(&mut self) -> Option<Heard> {
+        Self::next(self).await
+    }
+}

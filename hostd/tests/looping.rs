@@ -277,8 +277,13 @@ async fn the_kill_comes_when_the_grace_is_over_and_again_until_the_agent_is_gone
     held.settled().await;
     held.tell(started(1)).await;
     held.settled().await;
-    held.order(Command::Stop { agent: agent(1), generation: Generation(2), grace_ms: 5_000, spec: spec("one") })
-        .await;
+    held.order(Command::Stop {
+        agent: agent(1),
+        generation: Generation(2),
+        grace_ms: 5_000,
+        spec: spec("one"),
+    })
+    .await;
     tokio::time::sleep(Duration::from_millis(10_500)).await;
     assert_eq!(held.times("terminate one"), [0]);
     assert_eq!(held.times("kill one"), [5, 7, 9]);

@@ -8,6 +8,7 @@ use protocol::shim::Request;
 
 use super::shim_link::ShimLink;
 use crate::machine::Handle;
+use crate::sys::process::kill_below;
 
 /// Until the kernel says that nothing is left; the core asks again later.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
@@ -23,9 +24,20 @@ pub async fn terminate(machine: Handle, agent: AgentId) {
     blocking(machine, agent, |group| group.signal_all(Signal::SIGTERM).map(|_| ())).await;
 }
 
-/// Ends every process of the agent, frozen ones too.
+/// Ends every process of the agent, frozen ones too: its group's, and those below its shim that went to another group,
+/// as root may.
 pub async fn kill(machine: Handle, agent: AgentId) {
+    let shim = super::exit::read_shim(&machine.folders.agent(agent)).ok().flatten();
     blocking(machine, agent, |group| group.kill(KILL_LIMIT)).await;
+    let Some(shim) = shim.map(|record| super::watch::process(record.shim)) else { return };
+    match tokio::task::spawn_blocking(move || kill_below(shim, KILL_LIMIT)).await {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) => tracing::warn!(%agent, "processes of an agent outlive their kill; tried again soon"),
+        Ok(Err(error)) => {
+            tracing::warn!(%agent, %error, "what is below a shim could not be ended; tried again soon");
+        }
+        Err(error) => tracing::error!(%agent, %error, "ending an agent broke off"),
+    }
 }
 
 async fn blocking(

@@ -238,6 +238,27 @@ impl ProcessTable {
     }
 }
 
+/// Kills every process below `ancestor`, and waits until none is left; `false` when the limit passed first. Those whose
+/// parents have ended are below a subreaper too, whichever session or cgroup they went to.
+pub fn kill_below(ancestor: ProcessRef, limit: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + limit;
+    loop {
+        // Again after each round: one of them may have forked between the look and the kill.
+        let below = ProcessTable::read()?.descendants(ancestor);
+        if below.is_empty() {
+            return Ok(true);
+        }
+        for process in &below {
+            process.signal(Signal::SIGKILL)?;
+        }
+        for process in below {
+            if !process.wait_ended(deadline.saturating_duration_since(Instant::now()))? {
+                return Ok(false);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -180,3 +180,28 @@ fn many_that_end_at_the_same_moment_all_have_their_own_code() {
         assert_eq!(task.attempts[0].end.as_ref().unwrap().code, Some(wanted), "{task:?}");
     }
 }
+
+/// As root an agent can put a process where no limit and no kill of its group reaches it.
+#[test]
+fn a_stop_ends_also_what_left_the_agents_cgroup() {
+    if !phalanx_tests::programs::is_root_for("leaving a cgroup") {
+        return;
+    }
+    let install = Install::start();
+    let pid_file = install.text_path("pid");
+    let script = format!(
+        "setsid sh -c 'for at in $(awk \"\\$3 ~ /^cgroup/ {{print \\$2}}\" /proc/mounts); do \
+         echo $$ > $at/cgroup.procs; done; echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600' & \
+         exec sleep 600"
+    );
+    install.run(&["create", "escape", "--", "sh", "-c", &script]).succeeded();
+    let read = || install.lines("pid");
+    let pid = wait::until(wait::LIMIT, "it has left", read, |lines| !lines.is_empty()).remove(0);
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let is_out = !groups.contains("phalanx-");
+    install.run(&["stop", "escape", "--grace", "1s"]).succeeded();
+    assert_eq!(install.agent("escape").ending(), "STOPPED requested signal 15");
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "it lives on: {state}");
+    assert!(is_out, "the trial did not leave its groups: {groups}");
+}

@@ -229,3 +229,49 @@ fn every_byte_that_was_printed_is_read_once_over_killed_parts() {
     let read = install.run(&["logs", &agent.id.to_string(), "--raw"]).succeeded().stdout;
     assert!(read == whole, "after destroy: {} bytes", read.len());
 }
+
+/// A disk or a repository that hangs is somebody's trouble, not everybody's.
+#[test]
+fn the_heartbeat_depends_on_nothing_slow() {
+    use std::os::unix::fs::PermissionsExt;
+    let install = Install::new();
+    let (hang, real) = (install.text_path("hang"), install.text_path("real-git"));
+    let git = std::process::Command::new("sh").args(["-c", "command -v git"]).output().unwrap();
+    std::os::unix::fs::symlink(String::from_utf8(git.stdout).unwrap().trim(), &real).unwrap();
+    std::fs::create_dir(install.path("bin")).unwrap();
+    let script = format!("#!/bin/sh\n[ -e {hang} ] && exec sleep 600\nexec {real} \"$@\"\n");
+    let wrapper = install.file("bin/git", script);
+    std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", install.text_path("bin"), std::env::var("PATH").unwrap());
+    assert!(install.command(&["up"]).env("PATH", path).output().unwrap().status.success());
+    let repo = install.repo("repo");
+    let from = repo.path.to_str().unwrap().to_owned();
+    // More than hostd makes at once: all its turns are taken by what hangs.
+    let tasks: String = (0..20)
+        .map(|number| format!("{{\"name\": \"t{number}\", \"command\": \"true\", \"repo\": {from:?}}}\n"))
+        .collect();
+    let file = install.file("tasks.jsonl", tasks);
+    install.run(&["run", &file, "--detach", "--name", "hung"]).succeeded();
+    install.file("hang", "");
+    let _ = install.run(&["create", "stuck", "--repo", &from, "--no-wait", "--", "true"]);
+
+    let seen = || {
+        let hosts: Vec<protocol::api::HostView> =
+            phalanx_tests::json::items(&install.run(&["hosts", "-o", "json"]).succeeded().stdout);
+        (hosts[0].last_seen.0, hosts[0].reachability)
+    };
+    let mut beats = vec![seen().0];
+    let begun = Instant::now();
+    while beats.len() < 5 {
+        let (beat, reachability) = seen();
+        assert_eq!(reachability, protocol::api::Reachability::Fresh);
+        if *beats.last().unwrap() != beat {
+            beats.push(beat);
+        }
+        assert!(begun.elapsed() < RECOVERY, "{beats:?}");
+        wait::pause(Duration::from_millis(50));
+    }
+    let gaps: Vec<u64> = beats.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| *gap < 4_000), "a beat every two seconds: {gaps:?}");
+    std::fs::remove_file(install.path("hang")).unwrap();
+}

@@ -356,3 +356,40 @@ fn why_tells_state_reason_and_remedy_of_agents_tasks_and_runs() {
     world.exit(agent, 2);
     assert_eq!(world.core.why(world.now, "r/a").unwrap()[0].why, "exit 2");
 }
+
+#[test]
+fn a_task_is_accepted_at_most_once() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+    let agent = world.at_work(run, "a");
+    let host = world.host_of(agent);
+    world.exit(agent, 0);
+    let last_word = world.report_of(&host, agent);
+    let again = |world: &mut World| {
+        for _ in 0..2 {
+            world.input(Input::Report(Box::new(last_word.clone())));
+        }
+        // Every order that was ever on its way comes once more.
+        for order in world.orders.clone() {
+            world.obey(order);
+        }
+        world.pass(60_000);
+    };
+    again(&mut world);
+    world.restart_manager();
+    again(&mut world);
+    world.restart_host(host.as_str());
+    again(&mut world);
+    let Reply::Outcomes(outcomes) = world.retry(run, &["a"]) else { panic!() };
+    assert_eq!(outcomes[0].error.as_ref().map(|error| error.code), Some(ErrorCode::Conflict));
+    again(&mut world);
+
+    let accepted = |fact: &&Fact| matches!(fact, Fact::TaskState { state: TaskState::Accepted, .. });
+    assert_eq!(world.events.iter().filter(accepted).count(), 1);
+    let task = world.task(run, "a");
+    assert_eq!((task.state, task.attempts.len()), (TaskState::Accepted, 1));
+    assert_eq!(
+        world.hosts.values().flat_map(|host| host.programs.values()).map(|p| p.starts).sum::<u32>(),
+        1
+    );
+}

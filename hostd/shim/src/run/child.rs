@@ -3,7 +3,7 @@
 //! The child waits after the fork until it is released, so that the shim's record is on disk before the program can do
 //! anything. What goes wrong comes back through a pipe that a successful exec closes.
 
-use std::ffi::{CString, NulError, OsStr};
+use std::ffi::{CStr, CString, NulError, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -133,17 +133,22 @@ impl<'a> Plan<'a> {
             let Err(error) = execve(candidate, &self.argv, &self.envp);
             match error {
                 Errno::ENOENT | Errno::ENOTDIR => {
-                    if Path::new(OsStr::from_bytes(candidate.to_bytes())).exists() {
+                    if is_there(candidate) {
                         return Broken::at(StartStep::Interpreter, error);
                     }
                 }
-                Errno::EACCES => denied = true,
+                // A folder of PATH that may not be searched says nothing of the program.
+                Errno::EACCES => denied |= self.launch.program.contains('/') || is_there(candidate),
                 Errno::ENOEXEC => return Broken::at(StartStep::Interpreter, error),
                 _ => return Broken::at(StartStep::Exec, error),
             }
         }
         Broken::at(StartStep::Exec, if denied { Errno::EACCES } else { Errno::ENOENT })
     }
+}
+
+fn is_there(candidate: &CStr) -> bool {
+    Path::new(OsStr::from_bytes(candidate.to_bytes())).exists()
 }
 
 /// A forked child before its release; dropped, it ends by itself.

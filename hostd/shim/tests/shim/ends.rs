@@ -82,6 +82,31 @@ fn what_kept_a_program_from_starting_is_told_apart() {
     assert_eq!(step(&make("none", "echo hello\n", 0o755)), (StartStep::Interpreter, libc::ENOEXEC));
 }
 
+/// As root one may search every folder: it takes another user.
+#[test]
+fn a_folder_of_path_that_may_not_be_searched_says_nothing_of_the_program() {
+    if !is_root("another user") {
+        return;
+    }
+    let closed = tempfile::tempdir().unwrap();
+    std::fs::write(closed.path().join("tool"), "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", closed.path().display());
+    let ends = |program: &str| {
+        let mut agent = Agent::new();
+        let mut launch = launch(program, &[]);
+        launch.cwd = "/".into();
+        launch.env_file = Some(agent.environment(&[("PATH", &path)]));
+        launch.user = Some(LaunchUser { uid: 65534, gid: 65533, groups: Vec::new() });
+        let failure = agent.start(&launch).failure.map(|told| told.errno);
+        agent.ended();
+        failure
+    };
+    assert_eq!(ends("no-such-program-anywhere"), Some(libc::ENOENT));
+    assert_eq!(ends("tool"), Some(libc::ENOENT), "nobody can tell that it is there");
+    assert_eq!(ends("true"), None);
+}
+
 #[test]
 fn a_missing_folder_or_leaf_is_told() {
     let mut lost = shell("exit 0");

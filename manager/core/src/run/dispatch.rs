@@ -140,6 +140,14 @@ impl Core {
         })
     }
 
+    /// A run's labels are those of all its agents, but where a task says otherwise.
+    pub(super) fn labels_of(&self, record: &TaskRecord) -> BTreeMap<String, String> {
+        let mut labels =
+            self.work.run(record.run).map(|run| run.record.spec.labels.clone()).unwrap_or_default();
+        labels.extend(record.spec.labels.clone());
+        labels
+    }
+
     /// Branch of a task, whoever asks first.
     pub(super) fn branch_of(&self, record: &TaskRecord) -> Option<String> {
         let run = self.work.run(record.run)?;
@@ -176,7 +184,7 @@ impl Core {
             task: self.link_of(record, attempt.number),
             program: task.program.clone(),
             profile: task.profile.clone(),
-            labels: task.labels.clone(),
+            labels: self.labels_of(record),
             limits: task.limits.clone(),
             grace_ms: task.grace_ms,
             checkout,

@@ -234,7 +234,7 @@ impl Core {
             task: self.link_of(record, attempt.number),
             program: vec![String::from("/bin/sh"), String::from("-c"), names::script(&task.verify)],
             profile: None,
-            labels: task.labels.clone(),
+            labels: self.labels_of(record),
             limits,
             grace_ms: task.grace_ms,
             checkout: Some(Checkout {

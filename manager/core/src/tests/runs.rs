@@ -393,3 +393,18 @@ fn a_task_is_accepted_at_most_once() {
         1
     );
 }
+
+#[test]
+fn the_labels_of_a_run_are_those_of_its_agents_but_where_a_task_says_otherwise() {
+    let mut world = World::new();
+    let labels = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let mut spec = run_spec("r");
+    spec.labels = labels(&[("team", "core"), ("kind", "batch")]);
+    let mut task = task_spec("a");
+    task.labels = labels(&[("kind", "special")]);
+    let run = world.submit(spec, vec![task]).unwrap();
+    let agent = world.at_work(run, "a");
+    assert_eq!(world.program(agent).spec.labels, labels(&[("team", "core"), ("kind", "special")]));
+}

@@ -79,6 +79,10 @@ pub fn long_end(end: &End) -> String {
         (EndCause::SupervisorLost, ..) => "its supervisor was lost".to_owned(),
         (EndCause::Rebooted, ..) => "its host was rebooted".to_owned(),
         (EndCause::StartFailed, ..) => match end.step {
+            // The host says which.
+            Some(StartStep::ProgramMissing | StartStep::ProgramDenied) if !end.detail.is_empty() => {
+                return end.detail.clone();
+            }
             Some(StartStep::ProgramMissing) => "there is no such program".to_owned(),
             Some(StartStep::ProgramDenied) => "the program may not be executed".to_owned(),
             Some(step) => format!("it could not be started ({step})"),

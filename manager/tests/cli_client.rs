@@ -19,6 +19,7 @@ use protocol::codec::Hello;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::AgentId;
 use protocol::order::OutputStream;
+use protocol::row::AgentRow;
 use protocol::time::Timestamp;
 use server::{Answer, Manager};
 
@@ -63,16 +64,21 @@ fn view(number: u128, name: &str, phase: Phase) -> AgentView {
     }
 }
 
-fn agents(agents: Vec<AgentView>) -> Answer {
-    Answer::Reply(Reply::Agents { agents, as_of: Timestamp(1) })
+/// As rows where those are asked for, as views else.
+fn agents(request: &Request, agents: Vec<AgentView>) -> Answer {
+    let as_of = Timestamp(1);
+    Answer::Reply(match request {
+        Request::ListRows(_) => Reply::Rows { rows: agents.iter().map(AgentRow::of).collect(), as_of },
+        _ => Reply::Agents { agents, as_of },
+    })
 }
 
 #[test]
 fn a_list_has_one_json_shape_for_none_one_and_many() {
     for count in [0_u128, 1, 300] {
         let home = Home::new();
-        let _manager = Manager::start(&home, move |_| {
-            agents((0..count).map(|n| view(n, &format!("agent-{n}"), Phase::Running)).collect())
+        let _manager = Manager::start(&home, move |asked| {
+            agents(asked, (0..count).map(|n| view(n, &format!("agent-{n}"), Phase::Running)).collect())
         });
         let said = home.run(&["ls", "-o", "json"]);
         let document: serde_json::Value = serde_json::from_str(&said.out).unwrap();
@@ -87,8 +93,8 @@ fn a_list_has_one_json_shape_for_none_one_and_many() {
 #[test]
 fn a_list_of_10_000_agents_comes_in_parts() {
     let home = Home::new();
-    let _manager = Manager::start(&home, |_| {
-        agents((0..10_000).map(|n| view(n, &format!("a{n}"), Phase::Running)).collect())
+    let _manager = Manager::start(&home, |asked| {
+        agents(asked, (0..10_000).map(|n| view(n, &format!("a{n}"), Phase::Running)).collect())
     });
     assert_eq!(home.run(&["ls", "-o", "name"]).out.lines().count(), 10_000);
 }
@@ -96,11 +102,11 @@ fn a_list_of_10_000_agents_comes_in_parts() {
 #[test]
 fn a_table_shows_wide_names_stale_hosts_and_no_escapes() {
     let home = Home::new();
-    let _manager = Manager::start(&home, |_| {
+    let _manager = Manager::start(&home, |asked| {
         let mut lost = view(1, "名前", Phase::Running);
         lost.reachability = Reachability::Lost;
         lost.reason = "\x1b]52;c;aGk=\x07boo\u{9b}2J".into();
-        agents(vec![lost, view(2, "b\x1b[2J", Phase::Stopped)])
+        agents(asked, vec![lost, view(2, "b\x1b[2J", Phase::Stopped)])
     });
     for format in ["table", "wide", "json", "jsonl", "name", "template={{ name }} {{ reason }}"] {
         let said = home.run(&["ls", "-o", format]);
@@ -111,6 +117,36 @@ fn a_table_shows_wide_names_stale_hosts_and_no_escapes() {
     assert!(table.contains("RUNNING (host lost)") && table.contains("b\\x1b[2J"), "{table}");
     let show = home.run(&["show", "x"]).out;
     assert!(!show.contains('\x1b') && show.contains("\\x1b]52"), "{show}");
+}
+
+#[test]
+fn rows_are_sorted_and_columns_chosen_by_their_names() {
+    let home = Home::new();
+    let manager = Manager::start(&home, |asked| {
+        let with_memory =
+            |number, name, bytes| AgentView { memory_bytes: bytes, ..view(number, name, Phase::Running) };
+        agents(asked, vec![with_memory(1, "b", 5), with_memory(2, "c", 0), with_memory(3, "a", 900 << 20)])
+    });
+    let names = |sort: &str| home.run(&["ls", "--sort", sort, "-o", "name"]).out.replace('\n', "");
+    assert_eq!(names("name"), "abc");
+    assert_eq!(names("-name"), "cba");
+    assert_eq!(names("mem"), "bac", "what was not measured comes last");
+    assert_eq!(names("-mem"), "abc", "also the other way round");
+    let table = home.run(&["ls", "--columns", "mem,name", "--sort", "name"]).out;
+    assert_eq!(table, "MEM   NAME\n900M  a\n5     b\n-     c\n");
+    for words in [&["ls", "--sort", "memm"][..], &["ls", "--columns", "name,memm"]] {
+        let said = home.run(words);
+        assert_eq!(said.code, Some(2), "{words:?}");
+        assert!(said.err.contains("did you mean \"mem\""), "{}", said.err);
+    }
+    assert_eq!(home.run(&["ls", "--columns", "name", "-o", "json"]).code, Some(2));
+    let filter = ["ls", "fix-*", "-a", "-l", "k=v", "--phase", "crashed", "--host", "db-01", "--run", "r"];
+    assert_eq!(home.run(&filter).code, Some(0));
+    let asked = manager.asked.lock().unwrap();
+    let Some(Request::ListRows(filter)) = asked.last() else { panic!("{asked:?}") };
+    assert_eq!((filter.all, filter.names.as_slice()), (true, &["fix-*".to_owned()][..]));
+    assert_eq!((filter.phases.as_slice(), filter.run.as_deref()), (&[Phase::Crashed][..], Some("r")));
+    assert_eq!((filter.hosts[0].as_str(), filter.labels["k"].as_str()), ("db-01", "v"));
 }
 
 #[test]
@@ -133,7 +169,7 @@ fn an_error_of_the_manager_keeps_its_code_and_remedy() {
 fn another_version_is_exit_9_with_the_command_that_mends_it() {
     let home = Home::new();
     let hello = Hello { versions: vec![99], build: "9.9.9".into() };
-    let _manager = Manager::with_hello(&home, hello, |_| agents(Vec::new()));
+    let _manager = Manager::with_hello(&home, hello, |asked| agents(asked, Vec::new()));
     let said = home.run(&["ls"]);
     assert_eq!(said.code, Some(9));
     assert!(said.err.contains("9.9.9") && said.err.contains("phalanx down && phalanx up"), "{}", said.err);
@@ -169,7 +205,7 @@ fn a_home_deeper_than_a_socket_address_works() {
     let deep = home.folder.path().join("d".repeat(120)).join("e".repeat(120));
     std::fs::create_dir_all(&deep).unwrap();
     std::os::unix::fs::symlink(&deep, home.state()).unwrap();
-    let _manager = Manager::start(&home, |_| agents(Vec::new()));
+    let _manager = Manager::start(&home, |asked| agents(asked, Vec::new()));
     let said = home.run(&["--home", deep.to_str().unwrap(), "ls", "-o", "name"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
 }
@@ -269,7 +305,9 @@ fn a_made_up_name_that_is_taken_is_made_up_again() {
 fn a_change_of_many_needs_a_yes_off_a_terminal() {
     let home = Home::new();
     let manager = Manager::start(&home, |request| match request {
-        Request::ListAgents(_) => agents(vec![view(1, "a", Phase::Running), view(2, "b", Phase::Running)]),
+        request @ Request::ListAgents(_) => {
+            agents(request, vec![view(1, "a", Phase::Running), view(2, "b", Phase::Running)])
+        }
         _ => Answer::HangUp,
     });
     for words in [&["destroy", "-l", "k=v"][..], &["stop", "a", "b"], &["stop", "-l", "k=v"]] {
@@ -316,7 +354,7 @@ fn prompts_and_repositories_are_sent_once_each() {
 #[test]
 fn a_list_costs_little_more_than_a_process() {
     let home = Home::new();
-    let _manager = Manager::start(&home, |_| agents(vec![view(1, "a", Phase::Running)]));
+    let _manager = Manager::start(&home, |asked| agents(asked, vec![view(1, "a", Phase::Running)]));
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
             let begun = Instant::now();

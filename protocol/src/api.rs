@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::ids::{AgentId, HostId, Region, RequestKey, RunId, TaskId};
 use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{HostFacts, Report};
+use crate::row::{AgentRow, RowFilter};
 use crate::task::{RunSpec, RunView, SubmitTask, TaskView};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
@@ -113,6 +114,8 @@ pub enum Request {
     Why {
         target: Target,
     },
+    /// Agents as rows of a list.
+    ListRows(RowFilter),
 }
 
 impl Request {
@@ -139,7 +142,8 @@ impl Request {
             | Self::ListRuns
             | Self::ShowRun { .. }
             | Self::FollowRun { .. }
-            | Self::Why { .. } => None,
+            | Self::Why { .. }
+            | Self::ListRows(_) => None,
         }
     }
 }
@@ -247,6 +251,10 @@ pub enum Reply {
     Why(Vec<Reason>),
     /// The manager has the blob.
     Stored,
+    Rows {
+        rows: Vec<AgentRow>,
+        as_of: Timestamp,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

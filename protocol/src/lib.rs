@@ -13,6 +13,7 @@ pub mod host_config;
 pub mod ids;
 pub mod order;
 pub mod report;
+pub mod row;
 pub mod shim;
 pub mod subject;
 pub mod task;

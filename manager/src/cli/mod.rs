@@ -9,6 +9,7 @@ pub mod error;
 pub mod output;
 pub mod run;
 pub mod system;
+pub mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -58,8 +59,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Hosts => system::hosts::run(context),
         Command::Events(args) => agent::events::run(context, &args),
         Command::Create(args) => agent::create::run(context, &args),
-        Command::Ls(args) => agent::list::ls(context, &args),
-        Command::Show(args) => agent::list::show(context, &args),
+        Command::Ls(args) => watch::list::run(context, &args),
+        Command::Show(args) => agent::show::run(context, &args),
         Command::Logs(args) => agent::logs::run(context, &args),
         Command::Attach(args) => agent::attach::run(context, &args),
         Command::Exec(args) => agent::exec::run(context, &args),

@@ -3,6 +3,7 @@
 use protocol::api::{AgentFilter, AgentView, HostView, Reachability, Reply, StatusView};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, HostId, RunId};
+use protocol::row::RowFilter;
 use protocol::task::RunView;
 use protocol::time::Timestamp;
 
@@ -47,6 +48,12 @@ pub fn list(glance: &Glance<'_>, filter: &AgentFilter) -> Result<Reply, WireErro
         glance.core.find_run(run)?;
     }
     Ok(Reply::Agents { agents: glance.core.agents(glance.now, filter), as_of: glance.now })
+}
+
+/// # Errors
+/// As [`list`].
+pub fn rows(glance: &Glance<'_>, filter: &RowFilter) -> Result<Reply, WireError> {
+    Ok(Reply::Rows { rows: glance.core.rows(glance.now, filter)?, as_of: glance.now })
 }
 
 /// # Errors

@@ -12,6 +12,7 @@ use protocol::api::{
 use protocol::codec::{Frame, Hello};
 use protocol::error::WireError;
 use protocol::ids::{AgentId, RequestKey};
+use protocol::row::{AgentRow, RowFilter};
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
 
@@ -88,6 +89,13 @@ impl Client {
         let all = AgentFilter { all: true, ..AgentFilter::default() };
         match self.ask(Request::ListAgents(all)).await.unwrap() {
             Reply::Agents { agents, .. } => agents,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn rows(&mut self, filter: RowFilter) -> Vec<AgentRow> {
+        match self.ask(Request::ListRows(filter)).await.unwrap() {
+            Reply::Rows { rows, .. } => rows,
             other => panic!("{other:?}"),
         }
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use protocol::agent::Phase;
 use protocol::api::{AgentView, Reply};
 use protocol::codec::{Frame, Joiner, from_bytes, read_frame, to_bytes, write_frame};
+use protocol::row::AgentRow;
 
 use super::samples::{self, AT, agents, clients};
 
@@ -40,8 +41,14 @@ fn a_list_of_a_thousand_agents_is_written_and_read_in_no_time() {
     let mut live = samples::agents::least_report();
     live.phase = Phase::Running;
     let plain = AgentView { spec: agents::least_spec(), report: Some(live), ..clients::agent_view() };
-    for (which, view) in [("plain", plain), ("full", clients::agent_view())] {
-        let reply = Reply::Agents { agents: vec![view; 1_000], as_of: AT };
+    let row = AgentRow::of(&plain);
+    let lists = [
+        ("rows of", Reply::Rows { rows: vec![row; 1_000], as_of: AT }),
+        ("plain", Reply::Agents { agents: vec![plain; 1_000], as_of: AT }),
+        ("full", Reply::Agents { agents: vec![clients::agent_view(); 1_000], as_of: AT }),
+    ];
+    let mut sizes = Vec::new();
+    for (which, reply) in lists {
         let (bytes, [written, framed, read]) = best_of_rounds(&reply);
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         let size = bytes >> 10;
@@ -50,5 +57,8 @@ fn a_list_of_a_thousand_agents_is_written_and_read_in_no_time() {
         );
         // Far above what it takes, for machines that do much else; a step that is not linear takes longer.
         assert!(written + framed + read < Duration::from_secs(5), "{which}");
+        sizes.push(bytes);
     }
+    // A list is made of rows since whole views cost several times as much.
+    assert!(sizes[0] * 3 < sizes[1], "{sizes:?}");
 }

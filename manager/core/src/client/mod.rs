@@ -84,7 +84,8 @@ impl Core {
             | Request::ListRuns
             | Request::ShowRun { .. }
             | Request::FollowRun { .. }
-            | Request::Why { .. } => {
+            | Request::Why { .. }
+            | Request::ListRows(_) => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
         }
@@ -135,6 +136,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::ListRuns
         | Request::ShowRun { .. }
         | Request::FollowRun { .. }
-        | Request::Why { .. } => Vec::new(),
+        | Request::Why { .. }
+        | Request::ListRows(_) => Vec::new(),
     }
 }

@@ -8,6 +8,7 @@ use protocol::ids::RequestKey;
 use protocol::ids::{Fencing, Incarnation, Seq};
 use protocol::order::{Command, Discard};
 use protocol::report::{DigestRow, Heartbeat};
+use protocol::row::{AgentRow, RowFilter};
 
 use super::world::{World, collected, config, create, end, host_id, region};
 use crate::fleet::agent::Standing;
@@ -397,4 +398,37 @@ fn an_agent_that_ended_by_itself_is_not_started_again() {
     world.restart_manager();
     world.pass(60_000);
     assert_eq!(world.program(agent).starts, 1);
+}
+
+#[test]
+fn rows_say_what_views_say_and_are_selected_by_name_host_phase_and_label() {
+    let mut world = World::new();
+    for name in ["fix-a", "fix-b", "other"] {
+        world.create(name).unwrap();
+    }
+    let rows = |world: &World, filter: RowFilter| world.core.rows(world.now, &filter).unwrap();
+    let names = |rows: Vec<AgentRow>| {
+        let mut names: Vec<String> = rows.into_iter().map(|row| row.name).collect();
+        names.sort();
+        names
+    };
+    let views = world.core.agents(world.now, &AgentFilter::default());
+    assert_eq!(rows(&world, RowFilter::default()), views.iter().map(AgentRow::of).collect::<Vec<_>>());
+    let named = |names: &[&str]| RowFilter {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..RowFilter::default()
+    };
+    assert_eq!(names(rows(&world, named(&["fix-*"]))), ["fix-a", "fix-b"]);
+    assert_eq!(names(rows(&world, named(&["fix-a", "oth?r"]))), ["fix-a", "other"]);
+    let one = &views[0];
+    assert_eq!(names(rows(&world, named(&[&one.id.to_string()]))), std::slice::from_ref(&one.name));
+    assert!(rows(&world, named(&["fix"])).is_empty(), "never by a prefix");
+    let elsewhere = RowFilter { hosts: vec!["elsewhere".parse().unwrap()], ..RowFilter::default() };
+    assert!(rows(&world, elsewhere).is_empty());
+    let here = RowFilter { hosts: vec![views[0].host.clone()], ..named(&["other"]) };
+    assert_eq!(names(rows(&world, here)), ["other"]);
+    let ended = RowFilter { phases: vec![Phase::Stopped], ..RowFilter::default() };
+    assert!(rows(&world, ended).is_empty());
+    let of_no_run = RowFilter { run: Some("nightly".to_owned()), ..RowFilter::default() };
+    assert_eq!(world.core.rows(world.now, &of_no_run).unwrap_err().code, ErrorCode::NotFound);
 }

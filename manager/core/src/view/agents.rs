@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, Role};
 use protocol::api::{AgentFilter, AgentView, HostView, Reachability, StatusView};
+use protocol::error::WireError;
 use protocol::ids::{AgentId, HostId};
+use protocol::row::{AgentRow, Figures, RowFilter};
 use protocol::task::TaskState;
 use protocol::time::Timestamp;
 
 use crate::Core;
 use crate::effect::EnvironmentOwner;
 use crate::fleet::agent::{Agent, Standing};
+use crate::view::pattern::Pattern;
 
 /// What only the shell knows of the manager's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +77,72 @@ impl Core {
             memory_bytes: figures.map_or(0, |row| row.memory_bytes),
             cpu_ms: figures.map_or(0, |row| row.cpu_ms).max(report.map_or(0, |report| report.usage.cpu_ms)),
             spec,
+        })
+    }
+
+    /// Agents as rows of a list, in the order of their ids: about the order in which they were made.
+    ///
+    /// # Errors
+    /// When the filter names a run that is not there: an empty list would say that it has no agents.
+    pub fn rows(&self, now: Timestamp, filter: &RowFilter) -> Result<Vec<AgentRow>, WireError> {
+        let run = filter.run.as_deref().map(|target| self.find_run(target)).transpose()?;
+        let patterns: Vec<Pattern> = filter.names.iter().map(|text| Pattern::new(text)).collect();
+        let is_wanted = |id: AgentId, agent: &Agent| {
+            let Some(spec) = agent.spec() else { return false };
+            let phase = agent.observed.as_ref().map_or(Phase::Creating, |report| report.phase);
+            let named =
+                |pattern: &Pattern| pattern.matches(spec.name.as_str()) || pattern.matches(&id.to_string());
+            (filter.all || is_current(agent))
+                && (filter.phases.is_empty() || filter.phases.contains(&phase))
+                && (filter.hosts.is_empty() || agent.host().is_some_and(|host| filter.hosts.contains(host)))
+                && (patterns.is_empty() || patterns.iter().any(named))
+                && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
+                && run.is_none_or(|run| spec.task.as_ref().is_some_and(|link| link.run == run))
+        };
+        let wanted = self.fleet.agents().filter(|(id, agent)| is_wanted(*id, agent));
+        Ok(wanted.filter_map(|(id, agent)| self.row(now, id, agent)).collect())
+    }
+
+    fn row(&self, now: Timestamp, id: AgentId, agent: &Agent) -> Option<AgentRow> {
+        let spec = agent.spec()?;
+        let host_id = agent.host()?;
+        let host = self.fleet.host(host_id)?;
+        let report = agent.observed.as_deref();
+        let desired = agent.desired.as_ref();
+        let workspace = report.and_then(|report| report.workspace.as_ref());
+        let created_at =
+            desired.map(|desired| desired.created_at).or(report.map(|report| report.created_at))?;
+        let figures = agent.figures.as_ref();
+        let used_ms = figures.map_or(0, |row| row.cpu_ms).max(report.map_or(0, |report| report.usage.cpu_ms));
+        Some(AgentRow {
+            id,
+            name: spec.name.to_string(),
+            role: spec.role,
+            region: host.region.clone(),
+            host: host_id.clone(),
+            reachability: host.reachability(now, &self.config),
+            phase: report.map_or(Phase::Creating, |report| report.phase),
+            reason: report.map_or_else(|| unheard_words(agent).to_owned(), |report| report.reason.clone()),
+            wanted: desired.map_or("unowned", |desired| desired.wanted.as_str()).to_owned(),
+            as_of: report.map_or(created_at, |report| report.as_of),
+            created_at,
+            started_at: report.and_then(|report| report.started_at),
+            end: report.and_then(|report| report.end.clone()),
+            stopping: report.is_some_and(|report| report.stopping),
+            draining: report.is_some_and(|report| report.draining),
+            degraded: report.map(|report| report.degraded.clone()).unwrap_or_default(),
+            labels: spec.labels.clone(),
+            profile: spec.profile.clone(),
+            task: spec.task.clone(),
+            user: report.map(|report| report.user.clone()).unwrap_or_default(),
+            workspace: workspace.map(|workspace| workspace.path.clone()),
+            branch: workspace.and_then(|workspace| workspace.branch.clone()),
+            last_output: figures.and_then(|row| row.last_output),
+            figures: Figures {
+                cpu_ms: Some(used_ms).filter(|ms| *ms > 0),
+                memory_bytes: figures.map(|row| row.memory_bytes).filter(|bytes| *bytes > 0),
+                ..Figures::default()
+            },
         })
     }
 

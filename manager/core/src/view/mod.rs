@@ -2,6 +2,7 @@
 
 mod agents;
 mod find;
+mod pattern;
 mod runs;
 mod why;
 

@@ -1,13 +1,12 @@
 //! An agent as a row, as JSON, and in one sentence.
 
 use protocol::agent::{End, EndCause, StartStep};
-use protocol::api::{AgentView, Reachability};
+use protocol::api::AgentView;
 use protocol::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::output::render::Listed;
-use super::super::output::when::age;
-use crate::runfile::units::{human_duration, human_size};
+use super::super::watch::row::Row;
 
 pub struct AgentRow {
     pub view: AgentView,
@@ -19,35 +18,8 @@ impl AgentRow {
         end(&self.view)
     }
 
-    fn is_live(&self) -> bool {
-        !self.view.phase.is_ended()
-    }
-
-    /// Since its last output, while it lives.
-    fn quiet_ms(&self) -> Option<u64> {
-        self.view.last_output.filter(|_| self.is_live()).map(|at| self.now.ms_since(at))
-    }
-
-    fn phase(&self) -> String {
-        let report = self.view.report.as_ref();
-        let mut marks = Vec::new();
-        if report.is_some_and(|report| report.stopping) && self.is_live() {
-            marks.push("stopping");
-        }
-        if report.is_some_and(|report| report.draining) {
-            marks.push("draining");
-        }
-        match self.view.reachability {
-            Reachability::Late => marks.push("late"),
-            Reachability::Lost => marks.push("host lost"),
-            Reachability::Unknown => marks.push("host unknown"),
-            Reachability::Fresh => {}
-        }
-        if marks.is_empty() {
-            self.view.phase.to_string()
-        } else {
-            format!("{} ({})", self.view.phase, marks.join(", "))
-        }
+    fn row(&self) -> Row {
+        Row { agent: protocol::row::AgentRow::of(&self.view), now: self.now }
     }
 }
 
@@ -104,17 +76,16 @@ pub fn signal_name(signal: i32) -> String {
 }
 
 impl Listed for AgentRow {
-    const KIND: &'static str = "AgentList";
-    const HEADER: &'static [&'static str] = &["NAME", "PHASE", "HOST", "AGE", "EXIT", "QUIET", "CPU", "MEM"];
-    const WIDE: &'static [&'static str] = &["ID", "TASK", "PROFILE", "USER", "LABELS", "WORKSPACE", "REASON"];
+    const KIND: &'static str = Row::KIND;
+    const HEADER: &'static [&'static str] = Row::HEADER;
+    const WIDE: &'static [&'static str] = Row::WIDE;
 
+    /// What a row of `ls` has, and the spec and the last report besides.
     fn json(&self) -> Value {
-        let mut json = serde_json::to_value(&self.view).unwrap_or_default();
+        let mut json = self.row().json();
         if let Value::Object(fields) = &mut json {
-            fields.insert("end".into(), json!(self.end()));
-            fields.insert("quiet_for_ms".into(), json!(self.quiet_ms()));
-            fields.insert("age_ms".into(), json!(self.now.ms_since(self.view.created_at)));
-            fields.insert("knowledge_age_ms".into(), json!(self.now.ms_since(self.view.as_of)));
+            fields.insert("spec".into(), json!(self.view.spec));
+            fields.insert("report".into(), json!(self.view.report));
         }
         json
     }
@@ -124,47 +95,6 @@ impl Listed for AgentRow {
     }
 
     fn cells(&self, wide: bool) -> Vec<String> {
-        let view = &self.view;
-        let mut cells = vec![
-            view.name.clone(),
-            self.phase(),
-            view.host.to_string(),
-            age(self.now, view.created_at),
-            self.end().map(short_end).unwrap_or_default(),
-            self.quiet_ms().map(human_duration).unwrap_or_default(),
-            if view.cpu_ms > 0 { human_duration(view.cpu_ms) } else { String::new() },
-            if view.memory_bytes > 0 { human_size(view.memory_bytes) } else { String::new() },
-        ];
-        if wide {
-            let report = view.report.as_ref();
-            let task = view.spec.task.as_ref();
-            let labels = view.spec.labels.iter().map(|(key, value)| format!("{key}={value}"));
-            cells.extend([
-                view.id.to_string(),
-                task.map(|task| format!("{}/{}#{}", task.run_name, task.task_name, task.attempt))
-                    .unwrap_or_default(),
-                view.spec.profile.clone().unwrap_or_default(),
-                report.map(|report| report.user.clone()).unwrap_or_default(),
-                labels.collect::<Vec<_>>().join(","),
-                report.and_then(|r| r.workspace.as_ref()).map(|w| w.path.clone()).unwrap_or_default(),
-                if view.reason.is_empty() {
-                    self.end().map(long_end).unwrap_or_default()
-                } else {
-                    view.reason.clone()
-                },
-            ]);
-        }
-        cells
+        self.row().cells(wide)
     }
-}
-
-/// How old the knowledge is, when not all of it is fresh.
-pub fn staleness(rows: &[AgentRow]) -> Option<String> {
-    let stale = rows.iter().filter(|row| row.view.reachability != Reachability::Fresh);
-    let oldest = stale.min_by_key(|row| row.view.as_of)?;
-    let (host, age) = (&oldest.view.host, age(oldest.now, oldest.view.as_of));
-    let how = oldest.view.reachability;
-    Some(format!(
-        "Not all of this is fresh: host {host} is {how}, last heard {age} ago; its rows say what was true then."
-    ))
 }

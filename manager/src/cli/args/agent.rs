@@ -84,22 +84,6 @@ pub struct Targets {
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
-    /// Also ended attempts and destroyed agents
-    #[arg(short, long)]
-    pub all: bool,
-    /// Only agents with these labels, k=v
-    #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
-    pub labels: Vec<(String, String)>,
-    /// Only agents in this phase
-    #[arg(long = "phase", value_parser = phase)]
-    pub phases: Vec<protocol::agent::Phase>,
-    /// Only agents of this run
-    #[arg(long)]
-    pub run: Option<String>,
-}
-
-#[derive(Args, Debug)]
 pub struct Show {
     #[arg(required = true, value_name = "AGENT")]
     pub targets: Vec<String>,
@@ -213,16 +197,9 @@ pub struct Events {
     pub follow: bool,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("write it as key=value".to_owned()),
     }
-}
-
-fn phase(text: &str) -> Result<protocol::agent::Phase, String> {
-    let all = protocol::agent::Phase::ALL;
-    protocol::agent::Phase::from_word(&text.to_uppercase()).ok_or_else(|| {
-        format!("it is one of {}", all.iter().map(|phase| phase.as_str()).collect::<Vec<_>>().join(", "))
-    })
 }

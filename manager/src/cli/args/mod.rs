@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod run;
+pub mod watch;
 
 use std::path::PathBuf;
 
@@ -76,8 +77,10 @@ pub enum Command {
 
     Create(Box<agent::Create>),
     /// List agents
-    #[command(before_help = "Examples:\n  phalanx ls\n  phalanx ls -a -l team=core --phase CRASHED -o json")]
-    Ls(agent::Ls),
+    #[command(before_help = "Examples:
+  phalanx ls 'fix-*' -l team=core --sort -mem
+  phalanx ls -a --phase CRASHED --columns name,exit,reason -o table")]
+    Ls(watch::Ls),
     /// Everything that is known of agents
     #[command(before_help = "Examples:\n  phalanx show demo\n  phalanx show demo@db-01 -o json")]
     Show(agent::Show),

@@ -56,6 +56,7 @@ impl Requests for Answerer {
             Request::ListAgents(filter) => {
                 driver.glance(move |glance| queries::list(glance, &filter)).await?
             }
+            Request::ListRows(filter) => driver.glance(move |glance| queries::rows(glance, &filter)).await?,
             Request::ShowAgents { targets } => {
                 driver.glance(move |glance| queries::show(glance, &targets)).await?
             }

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod clients;
 pub(crate) mod hosts;
+pub(crate) mod looking;
 pub(crate) mod tasks;
 
 use protocol::codec::{Frame, Hello};
@@ -58,5 +59,6 @@ pub(crate) fn all() -> Vec<Sample> {
     all.extend(hosts::all());
     all.extend(tasks::all());
     all.extend(clients::all());
+    all.extend(looking::all());
     all
 }

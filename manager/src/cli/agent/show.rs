@@ -1,8 +1,8 @@
-//! `ls` and `show`.
+//! `show`: everything that is known of some agents.
 
-use protocol::api::{AgentFilter, AgentView, Reply, Request};
+use protocol::api::{AgentView, Reply, Request};
 
-use super::super::args::agent::{Ls, Show};
+use super::super::args::agent::Show;
 use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
@@ -10,40 +10,15 @@ use super::super::output::pipe::Stdout;
 use super::super::output::render::{Listing, list};
 use super::super::output::table::details;
 use super::super::output::when::{age, date, now};
-use super::view::{AgentRow, long_end, staleness};
+use super::view::{AgentRow, long_end};
 use crate::runfile::units::{human_duration, human_size};
-
-pub fn ls(context: &Context, args: &Ls) -> Result<u8, Failure> {
-    let mut client = context.client()?;
-    let filter = AgentFilter {
-        all: args.all,
-        labels: args.labels.iter().cloned().collect(),
-        phases: args.phases.clone(),
-        run: args.run.clone(),
-    };
-    let (agents, as_of) = match client.ask(&Request::ListAgents(filter))? {
-        Reply::Agents { agents, as_of } => (agents, as_of),
-        other => return Err(unexpected(other)),
-    };
-    let rows = rows(agents);
-    let mut out = Stdout::default();
-    if context.quiet {
-        rows.iter().try_for_each(|row| out.line(&row.view.id.to_string()))?;
-    } else {
-        let note = staleness(&rows);
-        let empty = "No agents. Make one: phalanx create demo -- sh -c 'echo hello; sleep 60'";
-        list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(as_of), note, empty })?;
-    }
-    out.done()?;
-    Ok(exit::OK)
-}
 
 fn rows(agents: Vec<AgentView>) -> Vec<AgentRow> {
     let now = now();
     agents.into_iter().map(|view| AgentRow { view, now }).collect()
 }
 
-pub fn show(context: &Context, args: &Show) -> Result<u8, Failure> {
+pub fn run(context: &Context, args: &Show) -> Result<u8, Failure> {
     let mut client = context.client()?;
     let (agents, as_of) = match client.ask(&Request::ShowAgents { targets: args.targets.clone() })? {
         Reply::Agents { agents, as_of } => (agents, as_of),

@@ -1,0 +1,50 @@
+//! Words of the commands that look at many agents at once.
+
+use clap::Args;
+use protocol::agent::Phase;
+use protocol::ids::HostId;
+
+use super::super::watch::columns::{Column, Sort};
+use super::agent::pair;
+
+/// Which agents are shown.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Filter {
+    /// Names or ids, with * for any text and ? for one character
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Also ended attempts and destroyed agents
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only agents with these labels, k=v
+    #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
+    pub labels: Vec<(String, String)>,
+    /// Only agents in this phase
+    #[arg(long = "phase", value_name = "PHASE", value_parser = phase)]
+    pub phases: Vec<Phase>,
+    /// Only agents on this host
+    #[arg(long = "host", value_name = "HOST")]
+    pub hosts: Vec<HostId>,
+    /// Only agents of this run
+    #[arg(long)]
+    pub run: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    #[command(flatten)]
+    pub filter: Filter,
+    /// By this column; -COLUMN for the other way round
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<Sort>,
+    /// These columns of a table, with commas between
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub columns: Vec<Column>,
+}
+
+fn phase(text: &str) -> Result<Phase, String> {
+    let all = Phase::ALL;
+    Phase::from_word(&text.to_uppercase()).ok_or_else(|| {
+        format!("it is one of {}", all.iter().map(|phase| phase.as_str()).collect::<Vec<_>>().join(", "))
+    })
+}

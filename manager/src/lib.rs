@@ -4,6 +4,7 @@
 //! whole installation up on one machine; `cli`, `runfile` and `report` are what an operator works with.
 
 pub mod cli;
+pub mod config;
 pub mod daemon;
 pub mod embedded;
 pub mod report;

@@ -194,7 +194,7 @@ fn an_8_mb_prompt_is_taken_and_a_9_mb_one_is_refused_with_its_size() {
 fn mapped(text: &str, rows: &str, set: &[(&str, &str)]) -> Result<Plan, Problems> {
     let set = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let rows = Some(parse_rows("rows", rows).unwrap());
-    parse(&source("t.yaml", text.as_bytes()), &Options { format: None, rows, set })
+    parse(&source("t.yaml", text.as_bytes()), &Options { rows, set, ..Options::default() })
 }
 
 #[test]

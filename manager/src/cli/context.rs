@@ -15,6 +15,8 @@ use super::client::{Client, ClientError};
 use super::error::Failure;
 use super::output::format::OutputFormat;
 use crate::chain;
+use crate::config::layer::{Files, environment};
+use crate::config::{Settings, key};
 use crate::embedded::layout::Layout;
 use crate::embedded::start::{UpOptions, UpReport, ensure_up};
 
@@ -25,17 +27,39 @@ pub struct Context {
     pub layout: Layout,
     pub format: OutputFormat,
     pub quiet: bool,
+    pub settings: Settings,
     start: bool,
 }
 
+/// What a command does with settings that are wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrongSettings {
+    /// It does nothing: what was meant is not known.
+    Refuse,
+    /// It needs none, or is there to mend them.
+    Pass,
+}
+
 impl Context {
-    pub fn new(global: Global) -> Result<Self, Failure> {
+    pub fn new(global: Global, wrong: WrongSettings) -> Result<Self, Failure> {
+        let settings = match (Settings::read(&files(), &environment()), wrong) {
+            (Ok(settings), _) => settings,
+            (Err(_), WrongSettings::Pass) => Settings::default(),
+            (Err(found), WrongSettings::Refuse) => {
+                return Err(Failure::usage(format!("the settings are wrong; nothing was done\n{found}"))
+                    .hint("phalanx config edit, or: phalanx config path"));
+            }
+        };
+        let format = global.output.unwrap_or_else(|| {
+            let set = settings.text(&key::OUTPUT).and_then(|text| text.parse().ok());
+            set.unwrap_or(OutputFormat::Table)
+        });
         let layout = match global.home {
             Some(home) => Layout::at(std::path::absolute(&home).unwrap_or(home)),
             None => Layout::from_env(),
         };
         let layout = layout.map_err(|error| Failure::usage(chain(&error)))?;
-        Ok(Self { layout, format: global.output, quiet: global.quiet, start: !global.no_start })
+        Ok(Self { layout, format, quiet: global.quiet, settings, start: !global.no_start })
     }
 
     /// Starts everything, unless it runs. What the operator stopped, no agent of it starts again.
@@ -82,6 +106,11 @@ impl Context {
     pub fn reports(&self) -> PathBuf {
         self.layout.home().join("reports")
     }
+}
+
+/// The files of settings, seen from the working folder.
+pub fn files() -> Files {
+    Files::from_env(std::env::current_dir().ok().as_deref())
 }
 
 /// Whether `agent`, as the environment names it, is one of this installation's.

@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod args;
 pub mod client;
+pub mod config;
 pub mod context;
 pub mod error;
 pub mod output;
@@ -18,8 +19,9 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use self::args::{Cli, Command};
-use self::context::Context;
+use self::context::{Context, WrongSettings};
 use self::error::{Failure, exit};
+use self::output::format::OutputFormat;
 use self::output::pipe::{Stdout, say};
 use crate::embedded::layout::Layout;
 
@@ -38,15 +40,30 @@ pub fn main(args: impl IntoIterator<Item = OsString>, hooks: &Hooks) -> ExitCode
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage(&error, asks_for_json(&args))),
     };
-    let json = cli.global.output.is_json();
-    let context = match Context::new(cli.global) {
+    let json = cli.global.output.as_ref().is_some_and(OutputFormat::is_json);
+    let context = match Context::new(cli.global, with_wrong_settings(&cli.command)) {
         Ok(context) => context,
         Err(failure) => return ExitCode::from(told(&failure, json)),
     };
+    let json = context.format.is_json();
     match cli.command {
         Command::Supervise => (hooks.supervise)(&context.layout),
         Command::Manager => (hooks.manager)(&context.layout),
         command => ExitCode::from(dispatch(&context, command).unwrap_or_else(|failure| told(&failure, json))),
+    }
+}
+
+/// Daemons read their own part; what mends, ends or explains must work always.
+fn with_wrong_settings(command: &Command) -> WrongSettings {
+    match command {
+        Command::Supervise
+        | Command::Manager
+        | Command::Down { .. }
+        | Command::Status
+        | Command::Doctor
+        | Command::Config(_)
+        | Command::Completion { .. } => WrongSettings::Pass,
+        _ => WrongSettings::Refuse,
     }
 }
 
@@ -74,6 +91,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Retry(args) => run::change::retry(context, &args),
         Command::Why(args) => run::why::run(context, &args),
         Command::Report(args) => run::report::run(context, &args),
+        Command::Config(args) => config::run(context, &args.command),
+        Command::Profile(args) => config::profile::run(context, &args.command),
         Command::Completion { shell } => system::completion::run(shell),
         // Taken by `main` before.
         Command::Supervise | Command::Manager => Ok(exit::USAGE),

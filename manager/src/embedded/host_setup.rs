@@ -8,12 +8,12 @@ use protocol::host_config::{BusConfig, HOST_CONFIG_VERSION, HostConfig, Supervis
 use protocol::ids::HostId;
 use protocol::subject::host_inbox;
 
+use crate::config::{Settings, key};
+
 use super::atomic_file::{self, WriteFailed};
 use super::layout::Layout;
 use super::nats::{HUB, port};
 
-/// A new agent is refused above this share of the disk.
-const DISK_SHARE_MAX: f64 = 0.85;
 const HOST_ID_MAX: usize = 40;
 
 /// Why the host cannot be set up.
@@ -61,6 +61,7 @@ pub fn ensure_config(
     bus_port: u16,
     order_key: &str,
     supervise: &[String],
+    settings: &Settings,
 ) -> Result<(), HostSetupError> {
     let config = HostConfig {
         version: HOST_CONFIG_VERSION,
@@ -81,7 +82,7 @@ pub fn ensure_config(
             lock: layout.lock("supervisor"),
             command: (!supervise.is_empty()).then(|| supervise.to_vec()),
         },
-        disk_share_max: DISK_SHARE_MAX,
+        disk_share_max: f64::from(settings.percent(&key::DISK_SHARE).unwrap_or(85)) / 100.0,
     };
     let mut bytes = serde_json::to_vec_pretty(&config).map_err(HostSetupError::Encode)?;
     bytes.push(b'\n');

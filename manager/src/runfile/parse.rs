@@ -9,6 +9,7 @@ use protocol::ids::Name;
 use super::format::node::{Key, Kind, Node};
 use super::format::{self, Format};
 use super::problem::{Collector, Place, Problems};
+use super::profile::{self, Profile};
 use super::prompt::PromptReader;
 use super::schema::Document;
 use super::task::{PlannedTask, Reader};
@@ -24,14 +25,29 @@ pub struct Source {
     pub bytes: Vec<u8>,
 }
 
-/// What the command line adds.
-#[derive(Default)]
+/// What the command line and the settings add.
 pub struct Options {
     /// `None`: seen from the file.
     pub format: Option<Format>,
     /// Rows of `--map`.
     pub rows: Option<Vec<Node>>,
     pub set: BTreeMap<String, String>,
+    /// Profiles that need no definition in the file.
+    pub profiles: BTreeMap<String, Profile>,
+    /// Fields of tasks that neither they nor the file's `defaults` give, such as `("memory", "2G")`.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            format: None,
+            rows: None,
+            set: BTreeMap::new(),
+            profiles: profile::built_in(),
+            fields: Vec::new(),
+        }
+    }
 }
 
 /// A run that is right in itself.
@@ -58,14 +74,16 @@ pub fn parse(source: &Source, options: &Options) -> Result<Plan, Problems> {
     let format = options.format.unwrap_or_else(|| format::detect(&source.name, text));
     let document = match format {
         Format::Yaml => match format::yaml::parse(text) {
-            Ok(node) => Document::read(&node, &mut problems),
+            Ok(node) => Document::read(&node, options.profiles.clone(), &mut problems),
             Err(problem) => {
                 problems.add(problem.at, problem.message);
                 return problems.finish(&source.name, Plan::empty());
             }
         },
-        Format::Jsonl => Document::of_tasks(format::jsonl::parse(text, &mut problems)),
-        Format::Lines => Document::of_tasks(format::lines::parse(text)),
+        Format::Jsonl => {
+            Document::of_tasks(format::jsonl::parse(text, &mut problems), options.profiles.clone())
+        }
+        Format::Lines => Document::of_tasks(format::lines::parse(text), options.profiles.clone()),
     };
     if document.tasks.is_empty() && problems.count() == 0 {
         problems.add(Place::default(), "there are no tasks in it");
@@ -115,6 +133,7 @@ fn expand(
     }
     let merged: Vec<Node> =
         document.tasks.iter().map(|task| with_defaults(document.defaults.as_ref(), task, problems)).collect();
+    let merged = merged.into_iter().map(|task| with_settings(&options.fields, task)).collect::<Vec<_>>();
     let renderer = Renderer::default();
     let mut taken = BTreeSet::new();
     let mut expanded = Vec::new();
@@ -190,6 +209,19 @@ fn with_defaults(defaults: Option<&Node>, task: &Node, problems: &mut Collector)
         }
     }
     Node { at: task.at, kind: Kind::Map(entries) }
+}
+
+/// What neither the task nor its file says.
+fn with_settings(fields: &[(&'static str, String)], mut task: Node) -> Node {
+    if let Kind::Map(entries) = &mut task.kind {
+        for (name, value) in fields {
+            if !entries.iter().any(|(key, _)| key.name == *name) {
+                let key = Key { at: task.at, name: (*name).to_owned() };
+                entries.push((key, Node::text(task.at, value)));
+            }
+        }
+    }
+    task
 }
 
 /// The name it gives itself, else one made of its command or place.

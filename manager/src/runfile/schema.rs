@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::fields::Fields;
 use super::format::node::{Kind, Node};
 use super::problem::{Collector, Place};
-use super::profile::{self, Profile};
+use super::profile::Profile;
 
 const DOCUMENT: &[&str] = &["name", "max_parallel", "labels", "defaults", "profiles", "rows", "tasks"];
-const PROFILE: &[&str] = &["command", "ready"];
+const PROFILE: &[&str] = &["command", "interactive", "ready"];
 
 /// A document, its tasks not yet read.
 #[derive(Debug, Default)]
@@ -24,12 +24,13 @@ pub struct Document {
 
 impl Document {
     /// One that is only a list of tasks.
-    pub fn of_tasks(tasks: Vec<Node>) -> Self {
-        Self { profiles: profile::built_in(), tasks, ..Self::default() }
+    pub fn of_tasks(tasks: Vec<Node>, profiles: BTreeMap<String, Profile>) -> Self {
+        Self { profiles, tasks, ..Self::default() }
     }
 
-    pub fn read(node: &Node, problems: &mut Collector) -> Self {
-        let mut document = Self::of_tasks(Vec::new());
+    /// `profiles` are those that the document need not define.
+    pub fn read(node: &Node, profiles: BTreeMap<String, Profile>, problems: &mut Collector) -> Self {
+        let mut document = Self::of_tasks(Vec::new(), profiles);
         if node.kind == Kind::Null {
             problems.add(Place::line(1), "the file is empty; it needs tasks:");
             return document;
@@ -68,7 +69,8 @@ fn list(fields: &mut Fields<'_>, key: &str) -> Option<Vec<Node>> {
     }
 }
 
-fn read_profiles(node: &Node, profiles: &mut BTreeMap<String, Profile>, problems: &mut Collector) {
+/// Adds the profiles of a map to those that are known; one of the same name is replaced.
+pub fn read_profiles(node: &Node, profiles: &mut BTreeMap<String, Profile>, problems: &mut Collector) {
     let Kind::Map(entries) = &node.kind else {
         problems.add(node.at, format!("profiles must be a map of profiles, found {}", node.what()));
         return;
@@ -81,7 +83,8 @@ fn read_profiles(node: &Node, profiles: &mut BTreeMap<String, Profile>, problems
         let ready = fields.text("ready").filter(|text| !text.is_empty());
         match fields.program("command") {
             Some(command) => {
-                let profile = Profile { interactive: command.clone(), command, ready };
+                let interactive = fields.program("interactive").unwrap_or_else(|| command.clone());
+                let profile = Profile { command, interactive, ready };
                 profiles.insert(key.name.clone(), profile);
             }
             None if fields.get("command").is_none() => {

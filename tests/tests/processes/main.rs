@@ -11,6 +11,7 @@ mod crowd;
 mod destroying;
 mod ends;
 mod half_created;
+mod house;
 mod input;
 mod limits;
 mod logs;

@@ -19,9 +19,11 @@ use super::super::output::when::now;
 use super::view::{self, AgentRow, end, long_end};
 use super::wait::wait;
 use super::{environment, select};
+use crate::config::Settings;
+use crate::config::key::{self, Key};
 use crate::runfile::problem::suggestion;
-use crate::runfile::profile;
 use crate::runfile::slug::slug;
+use crate::runfile::task::GRACE_MS;
 use crate::runfile::units::{UnitError, cpu_millis, duration_ms, size_bytes};
 
 /// A start takes this long at most before the client stops waiting; the start itself goes on.
@@ -33,7 +35,7 @@ const NAME_TRIES: usize = 20;
 
 pub fn run(context: &Context, args: &Create) -> Result<u8, Failure> {
     // Everything that can be wrong with the words is said before anything is started.
-    let mut request = request_of(args)?;
+    let mut request = request_of(args, &context.settings)?;
     let mut client = context.client()?;
     if let Some(repo) = &args.repo {
         request.spec.checkout = Some(checkout(&mut client, args, repo, &request.spec.name)?);
@@ -48,8 +50,8 @@ pub fn run(context: &Context, args: &Create) -> Result<u8, Failure> {
     show(context, view, code)
 }
 
-fn request_of(args: &Create) -> Result<CreateAgent, Failure> {
-    let (program, ready_text) = program(args)?;
+fn request_of(args: &Create, settings: &Settings) -> Result<CreateAgent, Failure> {
+    let (program, ready_text) = program(args, settings)?;
     if args.workspace == Workspace::None && args.repo.is_some() {
         return Err(Failure::usage("--workspace none and --repo are given; use one of them"));
     }
@@ -74,8 +76,11 @@ fn request_of(args: &Create) -> Result<CreateAgent, Failure> {
         program,
         profile: args.profile.clone(),
         labels: args.labels.iter().cloned().collect(),
-        limits: limits(args)?,
-        grace_ms: quantity("--grace", &args.grace, duration_ms)?,
+        limits: limits(args, settings)?,
+        grace_ms: match &args.grace {
+            Some(grace) => quantity("--grace", grace, duration_ms)?,
+            None => settings.duration_ms(&key::GRACE).unwrap_or(GRACE_MS),
+        },
         checkout: None,
         commit: CommitMode::Agent,
         has_environment: !environment.0.is_empty(),
@@ -90,7 +95,7 @@ fn request_of(args: &Create) -> Result<CreateAgent, Failure> {
     Ok(CreateAgent { key: request_key(args.key.as_deref())?, spec, host, environment })
 }
 
-fn program(args: &Create) -> Result<(Vec<String>, Option<String>), Failure> {
+fn program(args: &Create, settings: &Settings) -> Result<(Vec<String>, Option<String>), Failure> {
     match (&args.profile, args.program.is_empty()) {
         (None, false) => match args.program.first().map(String::as_str) {
             Some("") => Err(Failure::usage("the PROGRAM is an empty word")),
@@ -100,7 +105,7 @@ fn program(args: &Create) -> Result<(Vec<String>, Option<String>), Failure> {
         (None, true) => Err(Failure::usage("neither a PROFILE nor a PROGRAM is given")
             .hint("phalanx create NAME -- PROGRAM ARGS, or: phalanx create NAME claude")),
         (Some(name), true) => {
-            let profiles = profile::built_in();
+            let profiles = settings.profiles();
             let known = profiles.get(name).ok_or_else(|| {
                 let hint = suggestion(name, profiles.keys().map(String::as_str));
                 Failure::new(ErrorCode::NotFound, format!("there is no profile {name:?}{hint}"))
@@ -111,15 +116,21 @@ fn program(args: &Create) -> Result<(Vec<String>, Option<String>), Failure> {
     }
 }
 
-fn limits(args: &Create) -> Result<ResourceLimits, Failure> {
-    let optional = |field: &str, text: &Option<String>, read: fn(&str) -> Result<u64, UnitError>| {
-        text.as_ref().map(|text| quantity(field, text, read)).transpose()
-    };
+/// Limits of options, else of settings.
+fn limits(args: &Create, settings: &Settings) -> Result<ResourceLimits, Failure> {
+    let optional =
+        |field: &str, text: &Option<String>, key: &Key, read: fn(&str) -> Result<u64, UnitError>| {
+            let (field, text) = match text {
+                Some(text) => (field, Some(text.as_str())),
+                None => (key.name, settings.text(key)),
+            };
+            text.map(|text| quantity(field, text, read)).transpose()
+        };
     let limits = ResourceLimits {
-        memory_bytes: optional("--memory", &args.memory, size_bytes)?,
-        cpu_millis: optional("--cpu", &args.cpu, cpu_millis)?,
-        pids: args.pids,
-        time_ms: optional("--timeout", &args.timeout, duration_ms)?,
+        memory_bytes: optional("--memory", &args.memory, &key::MEMORY, size_bytes)?,
+        cpu_millis: optional("--cpu", &args.cpu, &key::CPU, cpu_millis)?,
+        pids: args.pids.or_else(|| settings.whole(&key::PIDS)),
+        time_ms: optional("--timeout", &args.timeout, &key::TIMEOUT, duration_ms)?,
     };
     if limits.memory_bytes.is_some_and(|bytes| bytes < 1 << 20) {
         return Err(Failure::usage("--memory must be at least 1M"));

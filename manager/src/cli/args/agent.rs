@@ -12,7 +12,7 @@ use clap::Args;
 pub struct Create {
     /// Label of the agent; made up when absent
     pub name: Option<String>,
-    /// How it is started: claude, codex or shell
+    /// How it is started: see phalanx profile ls
     pub profile: Option<String>,
     /// Program and its arguments, executed as they are
     #[arg(last = true, value_name = "PROGRAM")]
@@ -35,21 +35,21 @@ pub struct Create {
     /// File of K=V lines
     #[arg(long, value_name = "F")]
     pub env_file: Vec<PathBuf>,
-    /// Cores, such as 1.5
+    /// Cores, such as 1.5 [default: setting defaults.cpu]
     #[arg(long, value_name = "CORES")]
     pub cpu: Option<String>,
-    /// Memory, such as 512M or 2G
+    /// Memory, such as 512M or 2G [default: setting defaults.memory]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Processes and threads
+    /// Processes and threads [default: setting defaults.pids]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub pids: Option<u64>,
-    /// Wall-clock time after which it is ended, such as 10m
+    /// Wall-clock time after which it is ended, such as 10m [default: setting defaults.timeout]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
-    /// Time between the request to end and the kill
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    pub grace: String,
+    /// Time between the request to end and the kill [default: setting defaults.grace]
+    #[arg(long, value_name = "TIME")]
+    pub grace: Option<String>,
     /// Where; the manager chooses when absent
     #[arg(long, value_name = "H")]
     pub host: Option<String>,

@@ -1,6 +1,7 @@
 //! The words of the command line, read by clap. What a command does with them is in its own file.
 
 pub mod agent;
+pub mod config;
 pub mod run;
 pub mod watch;
 
@@ -38,9 +39,9 @@ pub struct Global {
     /// Do not start anything when the manager is not running; exit 9 instead
     #[arg(long, global = true)]
     pub no_start: bool,
-    /// table, wide, json, jsonl, name or template='{{ name }}'
-    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "table")]
-    pub output: OutputFormat,
+    /// table, wide, json, jsonl, name or template='{{ name }}' [default: setting defaults.output, else table]
+    #[arg(short, long, global = true, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
     /// Print only ids and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
@@ -130,6 +131,15 @@ pub enum Command {
     /// Write a run's report as JSON and as one HTML page
     #[command(before_help = "Examples:\n  phalanx report\n  phalanx report nightly --out ./report")]
     Report(run::Report),
+
+    /// Settings: what they are, where they were set, and changes of them
+    #[command(before_help = "Examples:
+  phalanx config view --show-origin
+  phalanx config set defaults.memory 2G")]
+    Config(config::Config),
+    /// Profiles: how agent programs are started
+    #[command(before_help = "Examples:\n  phalanx profile ls\n  phalanx profile test claude")]
+    Profile(config::Profile),
 
     /// Completions for a shell
     #[command(before_help = "Examples:

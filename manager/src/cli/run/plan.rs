@@ -12,6 +12,7 @@ use super::super::args::run::Run;
 use super::super::error::Failure;
 use super::super::output::render::Listed;
 use crate::chain;
+use crate::config::{Settings, key};
 use crate::runfile::map::{MapError, read_rows};
 use crate::runfile::task::PlannedTask;
 use crate::runfile::units::human_size;
@@ -21,7 +22,7 @@ use crate::runfile::{Options, Plan, Source, parse};
 const FILE_LIMIT: u64 = 1 << 30;
 
 /// The plan, with what the command line says over what the file says.
-pub fn read(args: &Run) -> Result<Plan, Failure> {
+pub fn read(args: &Run, settings: &Settings) -> Result<Plan, Failure> {
     if args.file == Path::new("-") && args.map.as_deref() == Some("-") {
         return Err(Failure::usage(
             "both the tasks and the rows come from standard input; put one of them into a file",
@@ -38,13 +39,28 @@ pub fn read(args: &Run) -> Result<Plan, Failure> {
             return Err(Failure::usage(format!("--set {key} is given twice")));
         }
     }
-    let options = Options { format: args.format, rows, set };
+    let options = Options {
+        format: args.format,
+        rows,
+        set,
+        profiles: settings.profiles(),
+        fields: fields_of(settings),
+    };
     let mut plan = parse(&source, &options).map_err(|problems| {
         Failure::new(ErrorCode::Invalid, format!("the task file is wrong; nothing was sent\n{problems}"))
     })?;
-    plan.max_parallel = args.max_parallel.or(plan.max_parallel);
+    let usual = settings.whole(&key::MAX_PARALLEL).and_then(|most| u32::try_from(most).ok());
+    plan.max_parallel = args.max_parallel.or(plan.max_parallel).or(usual);
     plan.name = name.or(plan.name).or_else(|| name_of(&args.file));
     Ok(plan)
+}
+
+/// Fields that settings give to tasks.
+fn fields_of(settings: &Settings) -> Vec<(&'static str, String)> {
+    [&key::GRACE, &key::MEMORY, &key::CPU, &key::PIDS, &key::TIMEOUT]
+        .into_iter()
+        .filter_map(|key| Some((key.parts().1, settings.text(key)?.to_owned())))
+        .collect()
 }
 
 fn rows_failed(error: MapError) -> Failure {

@@ -31,7 +31,7 @@ const BLOB_PIECE: usize = 512 << 10;
 type Resolved = BTreeMap<RepoRequest, ResolvedBase>;
 
 pub fn run(context: &Context, args: &Run) -> Result<u8, Failure> {
-    let plan = plan::read(args)?;
+    let plan = plan::read(args, &context.settings)?;
     if args.dry_run {
         return dry_run(context, &plan);
     }

@@ -10,9 +10,9 @@ use nix::sys::statvfs::{Statvfs, statvfs};
 use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::Finding;
+use crate::config::{Settings, key};
 use crate::embedded::layout::Layout;
 
-const DISK_SHARE_MAX_PERCENT: u64 = 85;
 const DISK_LEAST_MB: u64 = 2048;
 const OPEN_FILES_WANTED: u64 = 4096;
 const PROCESSES_WANTED: u64 = 4096;
@@ -166,11 +166,10 @@ pub(super) fn disk(layout: &Layout) -> Finding {
     let used = used_percent(&stat);
     let found = format!("{free_mb} MB free, {used} % used at {}", folder.display());
     let remedy = "free some space, phalanx destroy what is not needed, or move PHALANX_HOME to a larger disk";
-    if used > DISK_SHARE_MAX_PERCENT {
-        return Finding::fail(
-            format!("{found}; new agents are refused above {DISK_SHARE_MAX_PERCENT} %"),
-            remedy,
-        );
+    let settings = Settings::of_daemons().unwrap_or_default();
+    let most = u64::from(settings.percent(&key::DISK_SHARE).unwrap_or(100));
+    if used > most {
+        return Finding::fail(format!("{found}; new agents are refused above {most} %"), remedy);
     }
     if free_mb < DISK_LEAST_MB { Finding::warn(found, remedy) } else { Finding::ok(found) }
 }

@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::component::{Component, NATS, Ready};
+use crate::config::Settings;
 use crate::embedded::host_setup;
 use crate::embedded::layout::Layout;
 use crate::embedded::lock;
@@ -56,7 +57,8 @@ impl BusPreparation {
         let host = host_setup::ensure_host_id(layout).map_err(|error| crate::chain(&error))?;
         let choice = if running { PortChoice::Keep } else { PortChoice::Choose };
         let bus = setup::ensure(layout, &host, choice).map_err(|error| crate::chain(&error))?;
-        host_setup::ensure_config(layout, &host, bus.port, &bus.order_key, &self.supervise)
+        let settings = settings();
+        host_setup::ensure_config(layout, &host, bus.port, &bus.order_key, &self.supervise, &settings)
             .map_err(|error| crate::chain(&error))?;
         if bus.moved {
             tracing::warn!(port = bus.port, "the port of the bus was taken, it moved");
@@ -82,4 +84,12 @@ impl BusPreparation {
         };
         tokio::time::timeout(PROBE_LIMIT, hello).await.is_ok_and(|said| said.unwrap_or(false))
     }
+}
+
+/// `phalanx up` refuses settings that are wrong. Those that became so later must not keep the bus from coming back.
+fn settings() -> Settings {
+    Settings::of_daemons().unwrap_or_else(|wrong| {
+        tracing::error!(%wrong, "the settings are wrong: the built-in ones are used");
+        Settings::default()
+    })
 }

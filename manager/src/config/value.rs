@@ -1,0 +1,115 @@
+//! What values may be. Pure; which key was wrong is the caller's to say.
+
+use std::str::FromStr;
+
+use crate::cli::output::format::OutputFormat;
+use crate::runfile::units::{cpu_millis, duration_ms, share_percent, size_bytes};
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `10s`, also 0.
+    Duration,
+    /// Longer than 0, or `none`.
+    TimeLimit,
+    /// At least 1M, or `none`.
+    Memory,
+    /// Cores, or `none`.
+    Cores,
+    /// At least 1, or `none`.
+    Count,
+    /// Above 0 up to 100 %.
+    Share,
+    Output,
+}
+
+impl Kind {
+    /// For `--help` and messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Duration => "a duration such as 10s",
+            Self::TimeLimit => "a duration such as 10m, or none",
+            Self::Memory => "a size such as 512M, or none",
+            Self::Cores => "cores such as 1.5, or none",
+            Self::Count => "a whole number, or none",
+            Self::Share => "a share such as 85%",
+            Self::Output => "table, wide, json, jsonl, name or template='...'",
+        }
+    }
+
+    /// Whether `text` is such a value, and why not.
+    ///
+    /// # Errors
+    /// What is wrong, without the key.
+    pub fn check(self, text: &str) -> Result<(), String> {
+        let none = match self {
+            Self::TimeLimit | Self::Memory | Self::Cores | Self::Count => Some("none"),
+            Self::Duration | Self::Share | Self::Output => None,
+        };
+        if none == Some(text) {
+            return Ok(());
+        }
+        let or_none = |message: String| match none {
+            Some(word) => format!("{message}, or {word:?}"),
+            None => message,
+        };
+        match self {
+            Self::Duration => duration_ms(text).map(|_| ()).map_err(|error| error.to_string()),
+            Self::TimeLimit => match duration_ms(text) {
+                Ok(0) => Err(or_none("it must be longer than 0".to_owned())),
+                Ok(_) => Ok(()),
+                Err(error) => Err(or_none(error.to_string())),
+            },
+            Self::Memory => match size_bytes(text) {
+                Ok(bytes) if bytes < 1 << 20 => Err(or_none("it must be at least 1M".to_owned())),
+                Ok(_) => Ok(()),
+                Err(error) => Err(or_none(error.to_string())),
+            },
+            Self::Cores => cpu_millis(text).map(|_| ()).map_err(|error| or_none(error.to_string())),
+            Self::Count => match text.parse::<u32>() {
+                Ok(1..) => Ok(()),
+                Ok(0) => Err(or_none("it must be at least 1".to_owned())),
+                Err(_) => Err(or_none(format!("{text:?} is not a whole number that fits"))),
+            },
+            Self::Share => match share_percent(text) {
+                Ok(0) => Err("it must be above 0 %".to_owned()),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            Self::Output => OutputFormat::from_str(text).map(|_| ()),
+        }
+    }
+}
+
+/// Whether a value says that there is none.
+#[must_use]
+pub fn means_none(text: &str) -> bool {
+    text == "none"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_takes_its_own_values_and_no_others() {
+        let table: &[(Kind, &[&str], &[&str])] = &[
+            (Kind::Duration, &["10s", "0", "1h30m"], &["10", "none", "-1s", ""]),
+            (Kind::TimeLimit, &["10s", "none"], &["0", "never", "10"]),
+            (Kind::Memory, &["512M", "none"], &["1K", "0", "much"]),
+            (Kind::Cores, &["1.5", "none"], &["0", "-1", "all"]),
+            (Kind::Count, &["1", "none"], &["0", "-1", "1.5", "99999999999"]),
+            (Kind::Share, &["85%", "0.85", "100%"], &["0", "101%", "none"]),
+            (Kind::Output, &["json", "template={{ name }}"], &["xml", ""]),
+        ];
+        for (kind, right, wrong) in table {
+            for text in *right {
+                assert_eq!(kind.check(text), Ok(()), "{kind:?} {text}");
+            }
+            for text in *wrong {
+                assert!(kind.check(text).is_err(), "{kind:?} {text}");
+            }
+        }
+    }
+}

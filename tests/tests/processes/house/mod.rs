@@ -1,0 +1,3 @@
+//! Keeping house: settings and profiles, what takes space and how it is freed, and what explains the program itself.
+
+mod settings;

@@ -15,7 +15,7 @@ pub(super) fn render(document: &Document) -> Result<String, minijinja::Error> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("took", |ms: u64| human_duration(ms));
-    environment.add_filter("size", |bytes: u64| human_size(bytes));
+    environment.add_filter("size", size);
     environment.add_filter("date", |ms: u64| date(protocol::time::Timestamp(ms)));
     environment.add_filter("short", |commit: &str| commit.chars().take(12).collect::<String>());
     // Names, reasons and paths are an agent's or a file's: what a browser would hide or reorder is shown.
@@ -23,6 +23,15 @@ pub(super) fn render(document: &Document) -> Result<String, minijinja::Error> {
     environment.add_filter("end", |value: Value| ended(&value));
     let json = serde_json::to_value(document).unwrap_or_default();
     environment.template_from_named_str("report.html", PAGE)?.render(value_of(&json))
+}
+
+/// `166 B`, `4.5 KiB`: in running text a number needs its unit.
+fn size(bytes: u64) -> String {
+    let short = human_size(bytes);
+    match short.strip_suffix(|unit: char| unit.is_ascii_uppercase()) {
+        None => format!("{short} B"),
+        Some(number) => format!("{number} {}iB", short.trim_start_matches(number)),
+    }
 }
 
 /// An end in a few words.

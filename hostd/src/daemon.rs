@@ -85,6 +85,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         starts: Machine::start_permits(),
         ends: Machine::end_permits(),
         execs: Machine::exec_permits(),
+        renders: Machine::render_permits(),
         inputs: inputs_in,
         config,
     });

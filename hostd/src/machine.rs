@@ -21,6 +21,8 @@ const ENDS_AT_ONCE: usize = 8;
 
 /// Programs that operators run beside agents at once; more are refused.
 const EXECS_AT_ONCE: usize = 256;
+/// Screens that are rendered at once.
+const RENDERS_AT_ONCE: usize = 2;
 
 #[derive(Debug)]
 pub struct Machine {
@@ -41,6 +43,7 @@ pub struct Machine {
     pub starts: Semaphore,
     pub ends: Semaphore,
     pub execs: Semaphore,
+    pub renders: Semaphore,
     /// Outcomes for the driver. Bounded: a job waits when the driver is behind.
     pub inputs: mpsc::Sender<Input>,
 }
@@ -62,6 +65,11 @@ impl Machine {
     #[must_use]
     pub fn exec_permits() -> Semaphore {
         Semaphore::new(EXECS_AT_ONCE)
+    }
+
+    #[must_use]
+    pub fn render_permits() -> Semaphore {
+        Semaphore::new(RENDERS_AT_ONCE)
     }
 
     pub async fn tell(&self, input: Input) {

@@ -14,6 +14,7 @@ use crate::ids::{AgentId, HostId, Region, RequestKey, RunId, TaskId};
 use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{HostFacts, Report};
 use crate::row::{AgentRow, RowFilter};
+use crate::screen::ScreenView;
 use crate::task::{RunSpec, RunView, SubmitTask, TaskView};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
@@ -116,6 +117,12 @@ pub enum Request {
     },
     /// Agents as rows of a list.
     ListRows(RowFilter),
+    /// What an agent's terminal shows, with up to `history` lines above.
+    Capture {
+        target: Target,
+        history: u32,
+        colours: bool,
+    },
 }
 
 impl Request {
@@ -143,7 +150,8 @@ impl Request {
             | Self::ShowRun { .. }
             | Self::FollowRun { .. }
             | Self::Why { .. }
-            | Self::ListRows(_) => None,
+            | Self::ListRows(_)
+            | Self::Capture { .. } => None,
         }
     }
 }
@@ -255,6 +263,17 @@ pub enum Reply {
         rows: Vec<AgentRow>,
         as_of: Timestamp,
     },
+    Screen(Box<AgentScreen>),
+}
+
+/// A screen, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentScreen {
+    pub agent: AgentId,
+    pub name: String,
+    pub host: HostId,
+    pub phase: Phase,
+    pub screen: ScreenView,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

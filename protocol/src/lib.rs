@@ -14,6 +14,7 @@ pub mod ids;
 pub mod order;
 pub mod report;
 pub mod row;
+pub mod screen;
 pub mod shim;
 pub mod subject;
 pub mod task;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, Environment};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, OrderId, Region};
+use crate::screen::ScreenView;
 use crate::time::Timestamp;
 
 /// A command fenced to one run of one host. Dropped unless incarnation, generation and fencing are current.
@@ -113,6 +114,8 @@ pub enum Question {
     Land { repo: String, branch: String, commit: String },
     /// The difference between two commits of `repo`.
     Diff { repo: String, from: String, to: String },
+    /// What an agent's terminal shows, or showed at its end, with up to `history` lines above.
+    Screen { agent: AgentId, history: u32, colours: bool },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -148,6 +151,7 @@ pub enum Answer {
     },
     Done,
     Refused(crate::error::WireError),
+    Screen(Box<ScreenView>),
 }
 
 impl Answer {

@@ -186,6 +186,11 @@ pub struct ExitRecord {
     pub descendants_ended_by: Option<Limit>,
     #[serde(default)]
     pub drained: bool,
+    /// Size of the terminal at the end; 0 where an older shim did not say.
+    #[serde(default)]
+    pub rows: u16,
+    #[serde(default)]
+    pub cols: u16,
 }
 
 /// Resources of the program and of the descendants it waited for.

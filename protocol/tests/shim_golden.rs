@@ -34,6 +34,8 @@ fn exit_record() -> ExitRecord {
         descendants_left: true,
         descendants_ended_by: Some(Limit::WallTime),
         drained: true,
+        rows: 0,
+        cols: 0,
     }
 }
 
@@ -67,6 +69,8 @@ fn records_of_version_1_are_read() {
     assert_eq!((record.started_at_ms, record.started_boottime_ms), (1_700_000_000_000, 90_000));
     assert_eq!((record.wall_time_ms, record.lease_deadline_boottime_ms), (Some(3_600_000), Some(390_000)));
     assert_eq!(golden::<ExitRecord>("shim-exit-1.json"), exit_record());
+    let sized = ExitRecord { rows: 50, cols: 160, ..exit_record() };
+    assert_eq!(golden::<ExitRecord>("shim-exit-1-sized.json"), sized);
     let failure = StartFailure {
         step: StartStep::Interpreter,
         errno: 2,

@@ -2,6 +2,7 @@
 
 mod exec;
 mod git;
+mod screen;
 mod transcript;
 
 use hostd_core::AgentRecord;
@@ -35,9 +36,10 @@ pub fn outdated() -> WireError {
 #[must_use]
 pub fn agent_of(question: &Question) -> Option<AgentId> {
     match question {
-        Question::Read { agent, .. } | Question::Follow { agent, .. } | Question::Exec { agent, .. } => {
-            Some(*agent)
-        }
+        Question::Read { agent, .. }
+        | Question::Follow { agent, .. }
+        | Question::Exec { agent, .. }
+        | Question::Screen { agent, .. } => Some(*agent),
         Question::Resolve { .. }
         | Question::Report { .. }
         | Question::Land { .. }
@@ -76,6 +78,9 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         },
         Question::Land { repo, branch, commit } => git::land(machine, &repo, branch, commit).await,
         Question::Diff { repo, from, to } => git::diff(machine, &repo, &from, &to).await,
+        Question::Screen { agent, history, colours } => {
+            screen::show(machine, agent, asked.record.as_ref(), history, colours).await
+        }
     };
     match answered {
         Ok(answer) => replier.send(&answer).await,

@@ -9,6 +9,7 @@ pub mod context;
 pub mod error;
 pub mod output;
 pub mod run;
+pub mod screen;
 pub mod system;
 pub mod watch;
 
@@ -79,6 +80,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Ls(args) => watch::list::run(context, &args),
         Command::Show(args) => agent::show::run(context, &args),
         Command::Logs(args) => agent::logs::run(context, &args),
+        Command::Capture(args) => screen::capture::run(context, &args),
         Command::Attach(args) => agent::attach::run(context, &args),
         Command::Exec(args) => agent::exec::run(context, &args),
         Command::Wait(args) => agent::wait::run(context, &args),

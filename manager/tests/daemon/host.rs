@@ -300,7 +300,10 @@ impl Shared {
             Question::Resolve { repo, .. } => {
                 vec![Answer::Resolved(ResolvedBase { repo, commit: "c".repeat(40), dirty: false })]
             }
-            Question::Follow { .. } | Question::Land { .. } | Question::Diff { .. } => vec![Answer::Done],
+            Question::Follow { .. }
+            | Question::Land { .. }
+            | Question::Diff { .. }
+            | Question::Screen { .. } => vec![Answer::Done],
         };
         for answer in answers {
             let frame = Frame::of(Answer::KIND, "", &answer).unwrap().encode().unwrap();

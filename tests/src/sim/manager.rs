@@ -293,7 +293,8 @@ impl World {
             | Question::Follow { .. }
             | Question::Report { .. }
             | Question::Exec { .. }
-            | Question::Diff { .. } => Answer::Done,
+            | Question::Diff { .. }
+            | Question::Screen { .. } => Answer::Done,
         }
     }
 }

@@ -17,5 +17,6 @@ mod limits;
 mod logs;
 mod recovery;
 mod runs;
+mod screen;
 mod verbs;
 mod verified;

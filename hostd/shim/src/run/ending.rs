@@ -72,6 +72,7 @@ impl Supervisor {
     fn program_ended(&mut self, reaped: &Reaped) {
         let status = reaped.status;
         let exited = libc::WIFEXITED(status);
+        let (rows, cols) = self.pty.size();
         let by_itself = if exited { EndCause::Exited } else { EndCause::Signalled };
         let record = ExitRecord {
             version: RECORD_VERSION,
@@ -90,6 +91,8 @@ impl Supervisor {
             descendants_left: false,
             descendants_ended_by: None,
             drained: false,
+            rows,
+            cols,
         };
         self.end = Some(End { record, stored: None, folder_gone: false, leave_by: None });
         for answer in self.typist.close() {

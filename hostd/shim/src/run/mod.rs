@@ -238,6 +238,8 @@ fn not_started(agent: String, failure: StartFailure) -> ExitRecord {
         descendants_left: false,
         descendants_ended_by: None,
         drained: true,
+        rows: 0,
+        cols: 0,
     }
 }
 

@@ -24,7 +24,8 @@ fn a_second_shim_leaves_the_first_alone() {
     let mut connection = agent.connect();
     connection.attach(24, 80);
     connection.input(b"\r");
-    assert_eq!(agent.ended().code, Some(3));
+    let exit = agent.ended();
+    assert_eq!((exit.code, exit.rows, exit.cols), (Some(3), 24, 80));
     // Nor does one start the program again when it has ended.
     let mut again = Agent::within(&agent.dir);
     again.shim = Some(Command::new(SHIM).arg("run").arg(&agent.dir).stderr(Stdio::null()).spawn().unwrap());

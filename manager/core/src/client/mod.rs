@@ -85,7 +85,8 @@ impl Core {
             | Request::ShowRun { .. }
             | Request::FollowRun { .. }
             | Request::Why { .. }
-            | Request::ListRows(_) => {
+            | Request::ListRows(_)
+            | Request::Capture { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
         }
@@ -137,6 +138,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::ShowRun { .. }
         | Request::FollowRun { .. }
         | Request::Why { .. }
-        | Request::ListRows(_) => Vec::new(),
+        | Request::ListRows(_)
+        | Request::Capture { .. } => Vec::new(),
     }
 }

@@ -75,7 +75,8 @@ impl Core {
                 | Answer::Bytes { .. }
                 | Answer::Output { .. }
                 | Answer::Exited { .. }
-                | Answer::Diff { .. },
+                | Answer::Diff { .. }
+                | Answer::Screen(_),
             ) => {}
         }
     }

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod config;
 pub mod run;
+pub mod screen;
 pub mod watch;
 
 use std::path::PathBuf;
@@ -88,6 +89,9 @@ pub enum Command {
     /// What an agent printed
     #[command(before_help = "Examples:\n  phalanx logs -f demo\n  phalanx logs demo --raw > out.bin")]
     Logs(agent::Logs),
+    /// What an agent's terminal shows, or showed at its end, as text
+    #[command(before_help = "Examples:\n  phalanx capture demo\n  phalanx capture demo -e --history 100")]
+    Capture(screen::Capture),
     /// Look at an agent's terminal and type into it (leave with C-b d)
     #[command(before_help = "Examples:\n  phalanx attach demo\n  phalanx attach demo@db-01")]
     Attach(agent::Attach),

@@ -167,6 +167,27 @@ pub fn safe_text(bytes: &[u8]) -> String {
     safe
 }
 
+/// A row of a rendered screen: colours (SGR, ECMA-48 8.3.117) stay, all else is as in [`safe_text`].
+pub fn safe_coloured(row: &str) -> String {
+    let mut safe = String::with_capacity(row.len());
+    let mut rest = row;
+    while let Some(at) = rest.find("\x1b[") {
+        let (text, sequence) = rest.split_at(at);
+        let parameters = sequence.strip_prefix("\x1b[").unwrap_or_default();
+        let length = parameters.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(parameters.len());
+        let is_colour = parameters.get(length..).is_some_and(|after| after.starts_with('m'));
+        if !is_colour {
+            break;
+        }
+        let (sequence, after) = sequence.split_at("\x1b[".len() + length + 1);
+        safe.push_str(&safe_text(text.as_bytes()));
+        safe.push_str(sequence);
+        rest = after;
+    }
+    safe.push_str(&safe_text(rest.as_bytes()));
+    safe
+}
+
 /// A label or sentence on one line: control characters, also line feeds, are shown as `\x1b`, `\n`, `\u{9b}`.
 pub fn safe_line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -225,6 +246,16 @@ mod tests {
         ] {
             assert_eq!(safe_text(raw), safe, "{raw:?}");
         }
+    }
+
+    #[test]
+    fn of_a_rows_sequences_only_colours_stay() {
+        let row = "a\x1b[0;1;38;5;1mred\x1b[0m";
+        assert_eq!(safe_coloured(row), row);
+        assert_eq!(safe_coloured("\x1b[1mx\x1b[2Jy\x1b[1mz"), "\x1b[1mxyz");
+        assert_eq!(safe_coloured("a\x1b]52;c;aGk=\x07b\x1b[1m"), "ab\x1b[1m");
+        assert_eq!(safe_coloured("\x1b[38;2;1"), "");
+        assert_eq!(safe_coloured("\x1b[>4;1mx\x1b["), "x");
     }
 
     #[test]

@@ -152,7 +152,8 @@ impl Conversation {
                 last @ (Answer::Resolved(_)
                 | Answer::Exited { .. }
                 | Answer::Landed { .. }
-                | Answer::Diff { .. }),
+                | Answer::Diff { .. }
+                | Answer::Screen(_)),
             ) => {
                 self.ended = true;
                 Ok(Some(last))

@@ -77,6 +77,9 @@ impl Requests for Answerer {
                 let (hosts, store) = (self.hosts.clone(), self.store.clone());
                 stream::events::events(hosts, store, (since, targets), follow, items).await
             }
+            Request::Capture { target, history, colours } => {
+                stream::capture::capture(self.hosts.clone(), target, history, colours).await
+            }
             Request::ResolveRepo { repo, base } => self.resolve(repo, base).await,
             Request::PutBlob { sha256, offset, bytes, last } => {
                 self.blobs.put_piece(&sha256, offset, &bytes, last).await?;

@@ -1,6 +1,7 @@
 //! Answers that come in pieces: transcripts, events, waiting for agents, following a run, running a program beside an
 //! agent. Each ends when its client is gone, since the task that feeds it is the client's.
 
+pub mod capture;
 pub mod events;
 pub mod exec;
 pub mod follow_run;

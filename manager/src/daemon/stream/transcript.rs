@@ -103,6 +103,7 @@ impl Transcript {
             | Answer::Exited { .. }
             | Answer::Landed { .. }
             | Answer::Diff { .. }
+            | Answer::Screen(_)
             | Answer::Refused(_) => {
                 let host = &self.place.host;
                 Err(WireError::new(ErrorCode::Failed, format!("host {host} gave another answer than bytes")))

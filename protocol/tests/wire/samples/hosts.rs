@@ -27,7 +27,7 @@ fn order(command: Command) -> Order {
     }
 }
 
-fn ask(question: Question) -> Ask {
+pub(crate) fn ask(question: Question) -> Ask {
     Ask {
         id: OrderId::from_parts(AT.0, 0xe),
         region: region(),

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod clients;
 pub(crate) mod hosts;
 pub(crate) mod looking;
+pub(crate) mod screens;
 pub(crate) mod tasks;
 
 use protocol::codec::{Frame, Hello};
@@ -60,5 +61,6 @@ pub(crate) fn all() -> Vec<Sample> {
     all.extend(tasks::all());
     all.extend(clients::all());
     all.extend(looking::all());
+    all.extend(screens::all());
     all
 }

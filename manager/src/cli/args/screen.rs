@@ -1,0 +1,15 @@
+//! Words of the commands about screens.
+
+use clap::Args;
+
+#[derive(Args, Debug)]
+pub struct Capture {
+    #[arg(value_name = "AGENT")]
+    pub target: String,
+    /// Also so many lines above the screen
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub history: u32,
+    /// Keep colours
+    #[arg(short = 'e', long)]
+    pub colours: bool,
+}

@@ -1,0 +1,3 @@
+//! The commands about what agents' terminals show.
+
+pub mod capture;

@@ -1,0 +1,3 @@
+//! What agents' terminals show, to people who look and to hostd.
+
+mod capture;

@@ -86,6 +86,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         ends: Machine::end_permits(),
         execs: Machine::exec_permits(),
         renders: Machine::render_permits(),
+        talks: asks::Talks::default(),
         inputs: inputs_in,
         config,
     });

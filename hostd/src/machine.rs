@@ -8,6 +8,7 @@ use hostd_core::Input;
 use protocol::host_config::HostConfig;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::asks::Talks;
 use crate::bus::{Bus, Requests, ShipperSink};
 use crate::state::AgentFolders;
 use crate::sys::cgroup::Cgroups;
@@ -44,6 +45,8 @@ pub struct Machine {
     pub ends: Semaphore,
     pub execs: Semaphore,
     pub renders: Semaphore,
+    /// Differences that are being told.
+    pub talks: Talks,
     /// Outcomes for the driver. Bounded: a job waits when the driver is behind.
     pub inputs: mpsc::Sender<Input>,
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, Environment, Phase, Role};
+use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
 use crate::ids::{AgentId, HostId, Region, RequestKey, RunId, TaskId};
 use crate::order::{Discard, OutputStream, ResolvedBase};
@@ -123,6 +124,14 @@ pub enum Request {
         history: u32,
         colours: bool,
     },
+    /// What a task or agent changed: [`Item::Compared`], then its pieces. A task is `RUN/TASK`, a name in the latest
+    /// run, or an id.
+    Compare {
+        target: Target,
+        /// The last one when absent.
+        attempt: Option<u32>,
+        form: CompareForm,
+    },
 }
 
 impl Request {
@@ -151,7 +160,8 @@ impl Request {
             | Self::FollowRun { .. }
             | Self::Why { .. }
             | Self::ListRows(_)
-            | Self::Capture { .. } => None,
+            | Self::Capture { .. }
+            | Self::Compare { .. } => None,
         }
     }
 }
@@ -223,6 +233,15 @@ pub enum Item {
     },
     Event(Box<Event>),
     Run(Box<RunView>),
+    /// The head of a [`Request::Compare`].
+    Compared(Box<Comparison>),
+    Changed(Vec<FileChange>),
+    /// A piece of a file that the client may write; pieces of one file follow each other.
+    File {
+        name: String,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

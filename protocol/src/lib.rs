@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod api;
 pub mod codec;
+pub mod compare;
 pub mod error;
 pub mod event;
 pub mod host_config;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, Environment};
+use crate::compare::{CompareForm, Compared, FileChange, Sides};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, OrderId, Region};
 use crate::screen::ScreenView;
 use crate::time::Timestamp;
@@ -116,6 +117,10 @@ pub enum Question {
     Diff { repo: String, from: String, to: String },
     /// What an agent's terminal shows, or showed at its end, with up to `history` lines above.
     Screen { agent: AgentId, history: u32, colours: bool },
+    /// What differs, of any size, in pieces.
+    Compare { what: Compared, form: CompareForm },
+    /// The reader of the answer to ask `talk` takes so many pieces more.
+    More { talk: OrderId, pieces: u32 },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -152,6 +157,14 @@ pub enum Answer {
     Done,
     Refused(crate::error::WireError),
     Screen(Box<ScreenView>),
+    /// The head of the answer to [`Question::Compare`].
+    Compared(Sides),
+    Changed(Vec<FileChange>),
+    File {
+        name: String,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
 }
 
 impl Answer {

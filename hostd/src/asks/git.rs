@@ -49,11 +49,14 @@ pub(super) async fn diff(machine: &Handle, repo: &str, from: &str, to: &str) -> 
     Ok(Answer::Diff { bytes: diff.bytes, whole: !diff.truncated })
 }
 
-fn workspace_error(error: &WorkspaceError) -> WireError {
+pub(super) fn workspace_error(error: &WorkspaceError) -> WireError {
     let code = match error {
         WorkspaceError::PathMissing { .. } => ErrorCode::NotFound,
         WorkspaceError::Permission { .. } => ErrorCode::Denied,
-        WorkspaceError::CheckedOut { .. } | WorkspaceError::RefMoved { .. } => ErrorCode::Conflict,
+        WorkspaceError::CheckedOut { .. }
+        | WorkspaceError::RefMoved { .. }
+        | WorkspaceError::NoWorkspace { .. }
+        | WorkspaceError::NoRepository => ErrorCode::Conflict,
         WorkspaceError::RelativePath { .. }
         | WorkspaceError::NotAFolder { .. }
         | WorkspaceError::NotARepository { .. }

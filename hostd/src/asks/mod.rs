@@ -1,5 +1,6 @@
 //! Answers the manager's questions. Each gets an answer in every path; nothing here changes what is known of an agent.
 
+mod compare;
 mod exec;
 mod git;
 mod screen;
@@ -9,6 +10,9 @@ use hostd_core::AgentRecord;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::AgentId;
 use protocol::order::{Answer, Question};
+
+pub use compare::Talks;
+use protocol::compare::Compared;
 
 use crate::bus::{Replier, Shipment};
 use crate::machine::Handle;
@@ -40,10 +44,13 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         | Question::Follow { agent, .. }
         | Question::Exec { agent, .. }
         | Question::Screen { agent, .. } => Some(*agent),
+        Question::Compare { what: Compared::Workspace { agent }, .. } => Some(*agent),
         Question::Resolve { .. }
         | Question::Report { .. }
         | Question::Land { .. }
-        | Question::Diff { .. } => None,
+        | Question::Diff { .. }
+        | Question::Compare { what: Compared::Commits { .. }, .. }
+        | Question::More { .. } => None,
     }
 }
 
@@ -77,6 +84,11 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
             None => Err(WireError::new(ErrorCode::NotFound, "there is no such agent on this host")),
         },
         Question::Land { repo, branch, commit } => git::land(machine, &repo, branch, commit).await,
+        Question::Compare { what, form } => compare::compare(machine, what, form, &replier).await,
+        Question::More { talk, pieces } => {
+            machine.talks.more(talk, pieces);
+            Ok(Answer::Done)
+        }
         Question::Diff { repo, from, to } => git::diff(machine, &repo, &from, &to).await,
         Question::Screen { agent, history, colours } => {
             screen::show(machine, agent, asked.record.as_ref(), history, colours).await

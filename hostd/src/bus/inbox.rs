@@ -27,6 +27,12 @@ pub struct Replier {
 }
 
 impl Replier {
+    /// Id of the ask that is answered.
+    #[must_use]
+    pub fn ask(&self) -> &str {
+        &self.id
+    }
+
     /// Publishes one answer. A bus that is away drops it: the asker's time limit tells it so.
     pub async fn send(&self, answer: &Answer) {
         let encoded = Frame::of(Answer::KIND, &self.id, answer).and_then(|frame| frame.encode());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hostd_core::{AgentRecord, Core, Effect, Input};
 use protocol::ids::{AgentId, Fencing, Seq};
-use protocol::order::Ask;
+use protocol::order::{Ask, Question};
 use protocol::report::DigestRow;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -140,7 +140,7 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
         } else {
             None
         };
-        if let protocol::order::Question::Report { agents } = &ask.question {
+        if let Question::Report { agents } = &ask.question {
             for agent in agents.clone() {
                 self.take(Input::ReportAgain { agent });
             }
@@ -150,8 +150,8 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
             .map(|agent| agent.record.clone());
         let asked = Asked { question: ask.question, record, refusal };
         let hands = self.hands.clone();
-        // A program beside an agent may run for days; it has a bound of its own.
-        if matches!(asked.question, protocol::order::Question::Exec { .. }) {
+        // A program beside an agent may run for days, and a reader may be slow; both have a bound of their own.
+        if matches!(asked.question, Question::Exec { .. } | Question::Compare { .. }) {
             self.jobs.spawn(async move {
                 hands.answer(asked, replier).await;
                 Done::Nothing

@@ -212,6 +212,20 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Who wrote what is committed, and when (RFC 3339 or git's own form).
+    pub(crate) fn author(mut self, name: &[u8], mail: &[u8], date: &[u8]) -> Self {
+        use std::os::unix::ffi::OsStringExt;
+        for (variable, value) in
+            [("GIT_AUTHOR_NAME", name), ("GIT_AUTHOR_EMAIL", mail), ("GIT_AUTHOR_DATE", date)]
+        {
+            // Without a value git would refuse to commit; ours stands in.
+            if !value.is_empty() {
+                self.env.push((variable, OsString::from_vec(value.to_vec())));
+            }
+        }
+        self
+    }
+
     /// Runs as the owner of a repository, so that what is written there belongs to him.
     pub(crate) fn act_as(mut self, user: Option<User>) -> Self {
         self.act_as = user.filter(|(uid, _)| *uid != self.git.ours);

@@ -38,8 +38,8 @@ pub use overlay::Unmounted;
 pub use refs::Landed;
 pub use repository::{Repository, Resolved};
 pub use result::{
-    Collect, Collected, CommitMode, Diff, DiffStat, InProgress, OnlyCopy, Output, OutputProblem, RESULT_MAX,
-    Uncommitted, Unread,
+    Collect, Collected, CommitMode, Diff, DiffStat, Form, InProgress, OnlyCopy, Output, OutputProblem, Piece,
+    RESULT_MAX, Uncommitted, Unread,
 };
 
 use error::Error;

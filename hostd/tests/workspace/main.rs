@@ -7,6 +7,7 @@
     reason = "a failed step of a test is a failed test; clippy exempts test functions, not their helpers"
 )]
 
+mod comparing;
 mod contract;
 mod fixture;
 mod hostile;

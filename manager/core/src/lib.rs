@@ -38,4 +38,4 @@ pub use input::Input;
 pub use record::{Quarantined, StoredRecord};
 pub use run::placement::{Depth, Placement, Plan, Room, RunLoad, plan};
 pub use run::queue::{Demand, Queue, Ready};
-pub use view::ShellFacts;
+pub use view::{ShellFacts, ToCompare};

@@ -8,6 +8,7 @@ pub mod config;
 pub mod context;
 pub mod error;
 pub mod output;
+pub mod review;
 pub mod run;
 pub mod screen;
 pub mod system;
@@ -92,6 +93,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Cancel(args) => run::change::cancel(context, &args),
         Command::Retry(args) => run::change::retry(context, &args),
         Command::Why(args) => run::why::run(context, &args),
+        Command::Diff(args) => review::diff::run(context, &args),
+        Command::Patch(args) => review::patch::run(context, &args),
         Command::Report(args) => run::report::run(context, &args),
         Command::Config(args) => config::run(context, &args.command),
         Command::Profile(args) => config::profile::run(context, &args.command),

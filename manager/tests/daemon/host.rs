@@ -303,7 +303,9 @@ impl Shared {
             Question::Follow { .. }
             | Question::Land { .. }
             | Question::Diff { .. }
-            | Question::Screen { .. } => vec![Answer::Done],
+            | Question::Screen { .. }
+            | Question::Compare { .. }
+            | Question::More { .. } => vec![Answer::Done],
         };
         for answer in answers {
             let frame = Frame::of(Answer::KIND, "", &answer).unwrap().encode().unwrap();

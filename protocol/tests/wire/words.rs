@@ -3,6 +3,7 @@
 use protocol::agent::{CheckoutKind, CommitMode, EndCause, Phase, Role, StartStep};
 use protocol::api::Reachability;
 use protocol::codec::{from_bytes, to_bytes};
+use protocol::compare::{CompareForm, FileStatus};
 use protocol::error::ErrorCode;
 use protocol::report::Life;
 use protocol::task::{Accept, FailureClass, TaskState};
@@ -56,6 +57,11 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
         Role { Own = "own", Attempt = "attempt", Verify = "verify" }
         CommitMode { Agent = "agent", Auto = "auto" }
         CheckoutKind { Auto = "auto", Overlay = "overlay", Clone = "clone", Worktree = "worktree" }
+        CompareForm { Patch = "patch", Files = "files", Mail = "mail" }
+        FileStatus {
+            Added = "added", Modified = "modified", Deleted = "deleted", Renamed = "renamed", Copied = "copied",
+            TypeChanged = "type-changed",
+        }
         Reachability { Fresh = "fresh", Late = "late", Lost = "lost" }
         Life { Present = "present", Destroyed = "destroyed" }
         Accept { Verify = "verify", Exit = "exit", Review = "review" }

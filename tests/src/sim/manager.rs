@@ -294,7 +294,9 @@ impl World {
             | Question::Report { .. }
             | Question::Exec { .. }
             | Question::Diff { .. }
-            | Question::Screen { .. } => Answer::Done,
+            | Question::Screen { .. }
+            | Question::Compare { .. }
+            | Question::More { .. } => Answer::Done,
         }
     }
 }

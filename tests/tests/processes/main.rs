@@ -16,6 +16,7 @@ mod input;
 mod limits;
 mod logs;
 mod recovery;
+mod review;
 mod runs;
 mod screen;
 mod verbs;

@@ -2,6 +2,7 @@
 //! as a commit, outputs and the result file copied, and the question whether anything would be lost.
 //! Leaves to others: judging the work, and when to ask.
 
+mod compare;
 mod diff;
 mod inspect;
 mod only_copy;
@@ -11,6 +12,7 @@ mod transfer;
 
 use std::path::{Path, PathBuf};
 
+pub use compare::{Form, Piece};
 pub use diff::{Diff, DiffStat};
 pub(super) use diff::{stat as diff_stat, text as diff_text, view};
 pub use inspect::{InProgress, Unread};

@@ -86,7 +86,8 @@ impl Core {
             | Request::FollowRun { .. }
             | Request::Why { .. }
             | Request::ListRows(_)
-            | Request::Capture { .. } => {
+            | Request::Capture { .. }
+            | Request::Compare { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
         }
@@ -139,6 +140,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::FollowRun { .. }
         | Request::Why { .. }
         | Request::ListRows(_)
-        | Request::Capture { .. } => Vec::new(),
+        | Request::Capture { .. }
+        | Request::Compare { .. } => Vec::new(),
     }
 }

@@ -76,7 +76,10 @@ impl Core {
                 | Answer::Output { .. }
                 | Answer::Exited { .. }
                 | Answer::Diff { .. }
-                | Answer::Screen(_),
+                | Answer::Screen(_)
+                | Answer::Compared(_)
+                | Answer::Changed(_)
+                | Answer::File { .. },
             ) => {}
         }
     }

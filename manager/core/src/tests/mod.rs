@@ -6,6 +6,7 @@ mod landing;
 mod leases;
 mod loading;
 mod placing;
+mod review;
 mod runs;
 mod scale;
 mod specs;

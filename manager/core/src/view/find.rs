@@ -1,7 +1,7 @@
 //! From what a person wrote to one thing: exact names and ids, never a prefix or a pattern.
 
 use protocol::error::{ErrorCode, WireError};
-use protocol::ids::{AgentId, HostId, Name, RunId};
+use protocol::ids::{AgentId, HostId, Name, RunId, TaskId};
 
 use crate::Core;
 
@@ -69,5 +69,27 @@ impl Core {
                 Err(WireError::new(ErrorCode::Conflict, message).hint("name one of the ids"))
             }
         }
+    }
+
+    /// `RUN/TASK`, the name of a task of the latest run, or an id.
+    ///
+    /// # Errors
+    /// Nothing, or more than one run that is not over, is called so.
+    pub fn find_task(&self, target: &str) -> Result<TaskId, WireError> {
+        if let Some((run, task)) = target.split_once('/') {
+            return self.find_task_in(self.find_run(run)?, task);
+        }
+        if let Some(id) = target.parse::<TaskId>().ok().filter(|id| self.work.task(*id).is_some()) {
+            return Ok(id);
+        }
+        let latest = self.work.runs().max_by_key(|run| (run.record.submitted_at, run.record.id));
+        let Some(latest) = latest.map(|run| &run.record) else {
+            return Err(WireError::new(ErrorCode::NotFound, "there is no run yet").hint("phalanx run FILE"));
+        };
+        self.find_task_in(latest.id, target).map_err(|_| {
+            let message = format!("no task {target:?} in the latest run, {}", latest.spec.name);
+            WireError::new(ErrorCode::NotFound, message)
+                .hint("phalanx tasks; a task of another run is RUN/TASK")
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod config;
+pub mod review;
 pub mod run;
 pub mod screen;
 pub mod watch;
@@ -132,6 +133,14 @@ pub enum Command {
     /// Why an agent, run or task is not further
     #[command(before_help = "Examples:\n  phalanx why nightly\n  phalanx why demo")]
     Why(run::Why),
+    /// What a task or an agent changed
+    #[command(before_help = "Examples:\n  phalanx diff nightly/fix-parser\n  phalanx diff demo --stat")]
+    Diff(review::Diff),
+    /// Write finished work as files that git am takes
+    #[command(before_help = "Examples:
+  phalanx patch nightly/fix-parser --out patches
+  phalanx patch nightly --out patches")]
+    Patch(review::Patch),
     /// Write a run's report as JSON and as one HTML page
     #[command(before_help = "Examples:\n  phalanx report\n  phalanx report nightly --out ./report")]
     Report(run::Report),

@@ -52,6 +52,7 @@ pub struct Hosts {
 /// The answers to one ask, to their end.
 pub struct Conversation {
     host: HostId,
+    id: OrderId,
     answers: Answers,
     until: Option<Instant>,
     ended: bool,
@@ -76,8 +77,9 @@ impl Hosts {
         let limit_ms = limit.map_or(TAKEN_UP_WITHIN_MS, |limit| {
             u64::try_from(limit.as_millis()).unwrap_or(TAKEN_UP_WITHIN_MS)
         });
+        let id = self.new_id();
         let ask = Ask {
-            id: self.new_id(),
+            id,
             region: address.region.clone(),
             host: address.host.clone(),
             fencing: self.fencing,
@@ -86,7 +88,7 @@ impl Hosts {
         };
         let answers = self.bus.ask(&ask).await.map_err(|error| said_no(host, &error))?;
         let until = limit.map(|limit| Instant::now() + limit);
-        Ok(Conversation { host: address.host, answers, until, ended: false })
+        Ok(Conversation { host: address.host, id, answers, until, ended: false })
     }
 
     /// Puts a question that one frame answers.
@@ -121,6 +123,11 @@ fn said_no(host: &HostId, error: &BusError) -> WireError {
 }
 
 impl Conversation {
+    /// Id of the ask.
+    pub fn id(&self) -> OrderId {
+        self.id
+    }
+
     /// The next answer; `None` after the last. May be dropped half-way without loss.
     ///
     /// # Errors
@@ -158,7 +165,13 @@ impl Conversation {
                 self.ended = true;
                 Ok(Some(last))
             }
-            Some(part @ (Answer::Bytes { .. } | Answer::Output { .. })) => Ok(Some(part)),
+            Some(
+                part @ (Answer::Bytes { .. }
+                | Answer::Output { .. }
+                | Answer::Compared(_)
+                | Answer::Changed(_)
+                | Answer::File { .. }),
+            ) => Ok(Some(part)),
             None => Err(unavailable(format!("the connection to host {} ended", self.host))),
         }
     }

@@ -70,6 +70,9 @@ impl Requests for Answerer {
             Request::Logs { target, from, follow } => {
                 stream::logs::logs(self.hosts.clone(), target, from, follow, items).await
             }
+            Request::Compare { target, attempt, form } => {
+                stream::compare::compare(self.hosts.clone(), target, attempt, form, items).await
+            }
             Request::Exec { target, program, environment, stdin } => {
                 stream::exec::exec(self.hosts.clone(), target, program, environment, stdin, items).await
             }

@@ -1,7 +1,8 @@
-//! Answers that come in pieces: transcripts, events, waiting for agents, following a run, running a program beside an
-//! agent. Each ends when its client is gone, since the task that feeds it is the client's.
+//! Answers that come in pieces: transcripts, differences, events, waiting for agents, following a run, running a program
+//! beside an agent. Each ends when its client is gone, since the task that feeds it is the client's.
 
 pub mod capture;
+pub mod compare;
 pub mod events;
 pub mod exec;
 pub mod follow_run;

@@ -104,6 +104,9 @@ impl Transcript {
             | Answer::Landed { .. }
             | Answer::Diff { .. }
             | Answer::Screen(_)
+            | Answer::Compared(_)
+            | Answer::Changed(_)
+            | Answer::File { .. }
             | Answer::Refused(_) => {
                 let host = &self.place.host;
                 Err(WireError::new(ErrorCode::Failed, format!("host {host} gave another answer than bytes")))

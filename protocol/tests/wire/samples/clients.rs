@@ -7,13 +7,14 @@ use protocol::api::{
     AgentFilter, AgentView, CreateAgent, HostView, Item, LogStart, Outcome, Reachability, Reason, Reply,
     Request, StatusView, SubmitRun, Until,
 };
+use protocol::compare::{CompareForm, Comparison};
 use protocol::event::Fact;
 use protocol::ids::RequestKey;
 use protocol::order::{Discard, OutputStream};
 use protocol::task::SubmitTask;
 
 use super::agents::{environment, least_spec, report, spec};
-use super::hosts::{error, event, facts, resolved};
+use super::hosts::{error, event, facts, file_changes, resolved, sides};
 use super::tasks::{least_task_spec, run_spec, run_view, task_spec, task_view};
 use super::{AT, agent_id, host, region, run_id, task_id, text, texts};
 use crate::rules::Sample;
@@ -135,6 +136,11 @@ fn run_requests() -> Vec<(&'static str, Request)> {
         ("cancel-run", Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]) }),
         ("retry-tasks", Request::RetryTasks { key: key(), run: run(), tasks: Vec::new() }),
         ("why", Request::Why { target: text("nightly/fix it") }),
+        (
+            "compare",
+            Request::Compare { target: text("nightly/fix it"), attempt: Some(2), form: CompareForm::Patch },
+        ),
+        ("compare-least", Request::Compare { target: text("a"), attempt: None, form: CompareForm::Files }),
     ]
 }
 
@@ -175,12 +181,23 @@ fn replies() -> Vec<(&'static str, Reply)> {
 
 fn items() -> Vec<(&'static str, Item)> {
     let destroyed = Fact::AgentDestroyed { agent: agent_id(), discarded: false };
+    let comparison = Comparison {
+        name: text("fix it"),
+        task: Some(task_id()),
+        attempt: Some(2),
+        agent: agent_id(),
+        host: host(),
+        sides: sides(),
+    };
     vec![
         ("agent", Item::Agent(Box::new(agent_view()))),
         ("log", Item::Log { offset: 1 << 33, bytes: b"hi\xff\n".to_vec() }),
         ("output", Item::Output { stream: OutputStream::Stderr, bytes: b"hi\xff\n".to_vec() }),
         ("event", Item::Event(Box::new(event(true, destroyed)))),
         ("run", Item::Run(Box::new(run_view()))),
+        ("compared", Item::Compared(Box::new(comparison))),
+        ("changed", Item::Changed(file_changes())),
+        ("file", Item::File { name: text("0001-x.patch"), bytes: b"hi\xff\n".to_vec() }),
     ]
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::Phase;
+use protocol::compare::{CompareForm, Compared, FileChange, FileStatus, Sides};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::{Event, Fact};
 use protocol::host_config::{BusConfig, HostConfig, SupervisorConfig};
@@ -124,6 +125,7 @@ fn questions() -> Vec<Sample> {
         environment: environment(),
         stdin: vec![0, 0xff],
     };
+    let commits = Compared::Commits { repo: repo(), from: text(BASE), to: text(COMMIT) };
     let all = [
         ("resolve", Question::Resolve { repo: repo(), base: Some(text("main")) }),
         ("resolve-head", Question::Resolve { repo: repo(), base: None }),
@@ -133,8 +135,36 @@ fn questions() -> Vec<Sample> {
         ("exec", exec),
         ("land", Question::Land { repo: repo(), branch: text("phalanx/x"), commit: text(COMMIT) }),
         ("diff", Question::Diff { repo: repo(), from: text(BASE), to: text(COMMIT) }),
+        ("compare-commits", Question::Compare { what: commits, form: CompareForm::Mail }),
+        (
+            "compare-workspace",
+            Question::Compare { what: Compared::Workspace { agent }, form: CompareForm::Files },
+        ),
+        ("more", Question::More { talk: OrderId::from_parts(AT.0, 0xd), pieces: 8 }),
     ];
     all.into_iter().map(|(name, question)| Sample::of(format_args!("ask-{name}"), ask(question))).collect()
+}
+
+pub(crate) fn sides() -> Sides {
+    Sides { from: text(BASE), to: Some(text(COMMIT)), notes: texts(&["sub/ is a repository of its own"]) }
+}
+
+pub(crate) fn file_changes() -> Vec<FileChange> {
+    let renamed = FileChange {
+        path: b"new \xff".to_vec(),
+        old_path: Some(b"old".to_vec().into()),
+        status: FileStatus::Renamed,
+        insertions: Some(1),
+        deletions: Some(1 << 33),
+    };
+    let binary = FileChange {
+        path: b"a.png".to_vec(),
+        old_path: None,
+        status: FileStatus::Added,
+        insertions: None,
+        deletions: None,
+    };
+    vec![renamed, binary]
 }
 
 fn answers() -> Vec<Sample> {
@@ -150,6 +180,9 @@ fn answers() -> Vec<Sample> {
         ("diff", Answer::Diff { bytes: bytes(), whole: false }),
         ("done", Answer::Done),
         ("refused", Answer::Refused(error())),
+        ("compared", Answer::Compared(sides())),
+        ("changed", Answer::Changed(file_changes())),
+        ("file", Answer::File { name: text("0001-x.patch"), bytes: bytes() }),
     ];
     all.into_iter().map(|(name, answer)| Sample::of(format_args!("answer-{name}"), answer)).collect()
 }

@@ -1,0 +1,3 @@
+//! Finished work in the hands of a person.
+
+mod comparing;

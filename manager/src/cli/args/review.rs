@@ -1,0 +1,37 @@
+//! Words of the commands about finished work: looking at it, taking it, refusing it, bringing it in.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// RUN/TASK, a task of the latest run, an agent, or an id
+    #[arg(value_name = "TASK|AGENT")]
+    pub target: String,
+    /// This attempt of the task [default: the last]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attempt: Option<u32>,
+    /// Only how much of each file changed
+    #[arg(long, conflicts_with = "name_only")]
+    pub stat: bool,
+    /// Only the names of changed files
+    #[arg(long)]
+    pub name_only: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Patch {
+    /// RUN/TASK, a task of the latest run, a run, or an id
+    #[arg(value_name = "TASK|RUN")]
+    pub target: String,
+    /// Folder the files are written to; a run has a folder per task in it [default: .]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// This attempt of the task [default: the last]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attempt: Option<u32>,
+    /// Write over files that are there
+    #[arg(long)]
+    pub force: bool,
+}

@@ -1,0 +1,3 @@
+//! Finished work in the hands of a person: looked at, taken or refused, brought into a branch.
+
+mod looking;

@@ -67,6 +67,7 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
     make_folders(&folder, &user).map_err(StartError::at(StartStep::Host, "its folders"))?;
     fetch(machine, &folder, "prompt", spec.prompt.as_ref(), &user).await?;
     fetch(machine, &folder, "feedback", spec.feedback.as_ref(), &user).await?;
+    fetch(machine, &folder, "inputs", spec.inputs.as_ref(), &user).await?;
     let environment = environment_of(machine, record, &user)
         .await
         .map_err(StartError::at(StartStep::Environment, "the values of its environment"))?;

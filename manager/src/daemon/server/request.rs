@@ -44,7 +44,8 @@ impl Requests for Answerer {
             | Request::DestroyAgents { .. }
             | Request::SubmitRun(_)
             | Request::CancelRun { .. }
-            | Request::RetryTasks { .. } => self.change(request).await,
+            | Request::RetryTasks { .. }
+            | Request::ScaleRun { .. } => self.change(request).await,
             Request::Status => {
                 let facts = Arc::clone(&self.facts);
                 let connected = self.hosts.bus.is_connected();

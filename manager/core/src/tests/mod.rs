@@ -1,16 +1,15 @@
 //! The manager's rules as tests, over a small world of honest hosts that lose nothing unless told to.
 
 mod agents;
-mod inputs;
 mod invariants;
 mod landing;
-mod leases;
+
 mod loading;
-mod placing;
 mod review;
 mod runs;
 mod scale;
 mod specs;
 mod submitting;
+mod tasks;
 mod verifying;
 mod world;

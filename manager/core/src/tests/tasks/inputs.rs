@@ -4,7 +4,9 @@ use protocol::agent::{Blob, EndCause};
 use protocol::report::Collected;
 use protocol::task::{TaskSpec, TaskState, Waiting};
 
-use super::world::{BASE, WORK, World, after, collected, end, repo_spec, run_spec, task_spec, verified};
+use super::super::world::{
+    BASE, WORK, World, after, collected, end, repo_spec, run_spec, task_spec, verified,
+};
 use crate::Input;
 
 fn over(name: &str, others: &[&str]) -> TaskSpec {

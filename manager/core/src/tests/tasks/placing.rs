@@ -8,7 +8,7 @@ use protocol::error::ErrorCode;
 use protocol::ids::{HostId, RunId, TaskId};
 use protocol::task::{TaskState, Waiting};
 
-use super::world::{World, capped, config, host_id, run_spec, task_spec};
+use super::super::world::{World, capped, config, host_id, run_spec, task_spec};
 use crate::{Config, Demand, Depth, Plan, Queue, Ready, Room, RunLoad, Strategy, plan};
 
 fn room(host: &str, live: u32, cap: Option<u32>) -> Room {

@@ -202,7 +202,13 @@ fn fixed_facts(machine: &Machine, disk_share_max_percent: u64, loaded: &Loaded) 
     if !loaded.quarantined.is_empty() {
         degraded.push(format!("{} agent records are unreadable", loaded.quarantined.len()));
     }
+    let cgroups = machine.cgroups.describe();
+    let cannot_freeze = (!cgroups.freeze).then(|| {
+        let why = cgroups.reason.unwrap_or_else(|| "there is no freezer".to_owned());
+        format!("{why}; run hostd where cgroups can be made (as root, or in a unit with Delegate=yes)")
+    });
     HostFacts {
+        cannot_freeze,
         cpus: identity.cores.and_then(|cores| u32::try_from(cores).ok()).unwrap_or(1),
         memory_total_bytes: identity.memory_total_bytes.unwrap_or(0),
         boot_id: machine.boot_id.clone(),

@@ -49,7 +49,7 @@ impl Held {
 
 fn kind(effect: &Effect) -> &'static str {
     match effect {
-        Effect::Create(_) => "create",
+        Effect::Create { .. } => "create",
         Effect::Terminate(_) => "terminate",
         Effect::Kill(_) => "kill",
         Effect::Collect(_) => "collect",
@@ -212,12 +212,13 @@ fn spec(name: &str) -> Box<AgentSpec> {
         has_environment: false,
         prompt: None,
         feedback: None,
-        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,
         user: None,
         lease_ms: None,
+        frozen: false,
+        launch: 1,
     })
 }
 
@@ -289,6 +290,7 @@ async fn the_kill_comes_when_the_grace_is_over_and_again_until_the_agent_is_gone
     assert_eq!(held.times("terminate one"), [0]);
     assert_eq!(held.times("kill one"), [5, 7, 9]);
     let exit = ExitSeen {
+        launch: 1,
         cause: ExitCause::Program,
         code: None,
         signal: Some(9),

@@ -51,17 +51,20 @@ fn view(number: u128, name: &str, phase: Phase) -> AgentView {
             has_environment: false,
             prompt: None,
             feedback: None,
-            inputs: None,
             result: None,
             outputs: Vec::new(),
             ready_text: None,
             user: None,
             lease_ms: None,
+            frozen: false,
+            launch: 1,
         },
         report: None,
         last_output: None,
         memory_bytes: 0,
         cpu_ms: 0,
+        generation: None,
+        unmet: Vec::new(),
     }
 }
 

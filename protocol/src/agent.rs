@@ -153,7 +153,7 @@ impl fmt::Display for End {
 }
 
 /// Resource limits of one agent; `None` is no limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
     #[serde(default)]
     pub memory_bytes: Option<u64>,
@@ -267,9 +267,6 @@ pub struct AgentSpec {
     /// Log of the failed attempt before; becomes the file that `PHALANX_FEEDBACK_FILE` names.
     #[serde(default)]
     pub feedback: Option<Blob>,
-    /// What the tasks before it left; becomes the file that `PHALANX_INPUTS_FILE` names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<Blob>,
     /// JSON file, relative to the workspace, that the agent must leave.
     #[serde(default)]
     pub result: Option<String>,
@@ -284,6 +281,28 @@ pub struct AgentSpec {
     /// Length of the lease under which it runs; `None`: it is never moved and needs none.
     #[serde(default)]
     pub lease_ms: Option<u64>,
+    /// Its processes stand still where they are.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub frozen: bool,
+    /// Number of the wanted start, from 1. A higher one starts an agent that has ended once more.
+    #[serde(default = "first_launch", skip_serializing_if = "is_first_launch")]
+    pub launch: u32,
+}
+
+/// The number of the start that `create` asks for.
+#[must_use]
+pub const fn first_launch() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_first_launch(launch: &u32) -> bool {
+    *launch == first_launch()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// Values of an environment. `Debug` never shows them.

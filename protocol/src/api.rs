@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{AgentSpec, Environment, Phase, Role};
 use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
-use crate::ids::{AgentId, HostId, Region, RequestKey, RunId, TaskId};
+use crate::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
 use crate::order::{Discard, OutputStream, ResolvedBase};
-use crate::report::{HostFacts, Report};
+use crate::report::{HostFacts, Report, Unmet};
 use crate::row::{AgentRow, RowFilter};
 use crate::screen::ScreenView;
 use crate::task::{RunSpec, RunView, SubmitTask, TaskView};
@@ -116,12 +116,6 @@ pub enum Request {
     Why {
         target: Target,
     },
-    /// How many tasks of a run may be live at once from now on; none: as many as hosts take.
-    ScaleRun {
-        key: RequestKey,
-        run: Target,
-        max_parallel: Option<u32>,
-    },
     /// Agents as rows of a list.
     ListRows(RowFilter),
     /// What an agent's terminal shows, with up to `history` lines above.
@@ -138,6 +132,44 @@ pub enum Request {
         attempt: Option<u32>,
         form: CompareForm,
     },
+    /// Each is changed or refused on its own. Accepted means wanted; `WaitAgents` until `Applied` tells when it is so.
+    ChangeAgents {
+        key: RequestKey,
+        targets: Vec<Target>,
+        change: Change,
+    },
+}
+
+/// What can be changed of agents that are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Processes stand still; memory and workspace stay as they are.
+    Freeze,
+    Thaw,
+    /// An ended agent runs once more, in its workspace and transcript.
+    Start,
+    Rename {
+        name: Name,
+    },
+    Label {
+        set: BTreeMap<String, String>,
+        remove: Vec<String>,
+    },
+    Limit(LimitChange),
+}
+
+/// `None` keeps a limit as it is, 0 takes it away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitChange {
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+    #[serde(default)]
+    pub cpu_millis: Option<u64>,
+    #[serde(default)]
+    pub pids: Option<u64>,
+    #[serde(default)]
+    pub time_ms: Option<u64>,
 }
 
 impl Request {
@@ -151,7 +183,7 @@ impl Request {
             | Self::DestroyAgents { key, .. }
             | Self::CancelRun { key, .. }
             | Self::RetryTasks { key, .. }
-            | Self::ScaleRun { key, .. } => Some(key),
+            | Self::ChangeAgents { key, .. } => Some(key),
             Self::Status
             | Self::Hosts
             | Self::ListAgents(_)
@@ -212,6 +244,8 @@ pub enum Until {
     Phase(Phase),
     Ended,
     Destroyed,
+    /// What was last asked for is in force, or its host has said why not.
+    Applied,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -310,6 +344,9 @@ pub struct Outcome {
     /// `None`: accepted.
     #[serde(default)]
     pub error: Option<crate::error::WireError>,
+    /// What it was before, where that is worth a word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -357,6 +394,12 @@ pub struct AgentView {
     pub memory_bytes: u64,
     #[serde(default)]
     pub cpu_ms: u64,
+    /// Of what is wanted; a report of an older one was made before its host took the last change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
+    /// What of `spec` is not in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<Unmet>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,7 +28,8 @@ impl Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
-    /// The agent shall exist and have been started once.
+    /// The agent shall exist, as `spec` says, and have been started as often as `spec.launch` says. A higher
+    /// generation is how name, labels, limits, `frozen` and `launch` change; all else of the spec is fixed at creation.
     Ensure { agent: AgentId, generation: Generation, spec: Box<AgentSpec> },
     /// The program shall end; the workspace stays. `spec` is there so that a host that never saw the `Ensure` can
     /// keep a tombstone and report it: a late duplicate must not start the agent.

@@ -61,6 +61,22 @@ pub struct Report {
     pub user: String,
     #[serde(default)]
     pub usage: Usage,
+    /// What the last order asks for and is not in force. `spec` is what is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<Unmet>,
+    /// How its earlier starts ended, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<End>,
+}
+
+/// A wish that is not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmet {
+    /// `name`, `labels`, `limits`, `frozen` or `launch`.
+    pub what: String,
+    /// Why not, for a person; empty while it is under way.
+    #[serde(default)]
+    pub why: String,
 }
 
 impl Report {
@@ -201,6 +217,9 @@ pub struct HostFacts {
     /// What does not work on this host.
     #[serde(default)]
     pub degraded: Vec<String>,
+    /// Why agents cannot be frozen here, with what mends it; `None` where they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_freeze: Option<String>,
 }
 
 /// One agent in a digest: enough to see that a report was missed, and how quiet it is.

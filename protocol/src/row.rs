@@ -105,7 +105,8 @@ impl AgentRow {
             as_of: view.as_of,
             created_at: view.created_at,
             started_at: report.and_then(|report| report.started_at),
-            end: report.and_then(|report| report.end.clone()),
+            // An end from before a start that is wanted says nothing of that start.
+            end: report.and_then(|report| report.end.clone()).filter(|_| view.phase.is_ended()),
             stopping: report.is_some_and(|report| report.stopping),
             draining: report.is_some_and(|report| report.draining),
             degraded: report.map(|report| report.degraded.clone()).unwrap_or_default(),

@@ -93,6 +93,18 @@ pub struct Launch {
     /// Inherited descriptor that gets one line, a [`Ready`] as JSON, and is then closed.
     #[serde(default)]
     pub ready_fd: Option<i32>,
+    /// How often the agent was started, this time included; the shim copies it into its records.
+    #[serde(default = "default_launch", skip_serializing_if = "is_default_launch")]
+    pub launch: u32,
+}
+
+const fn default_launch() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_default_launch(launch: &u32) -> bool {
+    *launch == default_launch()
 }
 
 const fn default_rows() -> u16 {
@@ -152,6 +164,9 @@ pub struct ShimRecord {
     pub wall_time_ms: Option<u64>,
     #[serde(default)]
     pub lease_deadline_boottime_ms: Option<u64>,
+    /// That of its [`Launch`]; a record of an earlier one says nothing of this start.
+    #[serde(default = "default_launch", skip_serializing_if = "is_default_launch")]
+    pub launch: u32,
 }
 
 /// `exit.json`: how the program ended. Written when it ends and again, `drained`, when nothing of it is left.
@@ -191,6 +206,9 @@ pub struct ExitRecord {
     pub rows: u16,
     #[serde(default)]
     pub cols: u16,
+    /// That of its [`Launch`].
+    #[serde(default = "default_launch", skip_serializing_if = "is_default_launch")]
+    pub launch: u32,
 }
 
 /// Resources of the program and of the descendants it waited for.

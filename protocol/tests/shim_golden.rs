@@ -36,6 +36,7 @@ fn exit_record() -> ExitRecord {
         drained: true,
         rows: 0,
         cols: 0,
+        launch: 1,
     }
 }
 
@@ -71,6 +72,11 @@ fn records_of_version_1_are_read() {
     assert_eq!(golden::<ExitRecord>("shim-exit-1.json"), exit_record());
     let sized = ExitRecord { rows: 50, cols: 160, ..exit_record() };
     assert_eq!(golden::<ExitRecord>("shim-exit-1-sized.json"), sized);
+    assert_eq!(record.launch, 1, "whoever wrote it knew of one start only");
+    let again: ExitRecord =
+        serde_json::from_slice(&serde_json::to_vec(&ExitRecord { launch: 3, ..exit_record() }).unwrap())
+            .unwrap();
+    assert_eq!(again.launch, 3);
     let failure = StartFailure {
         step: StartStep::Interpreter,
         errno: 2,

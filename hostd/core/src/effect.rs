@@ -15,22 +15,45 @@ pub enum Effect {
     /// Keep the highest fencing that a leader has shown.
     SaveFencing(Fencing),
     /// Make workspace, limits, session and program. Answered by `Started` or `StartFailed`, then `Ended`.
-    /// Whatever an earlier try left is reused or cleaned.
-    Create(AgentId),
+    /// Whatever an earlier try or an earlier start left is reused or cleaned. Void once the agent is past that start.
+    Create {
+        agent: AgentId,
+        launch: u32,
+    },
     /// Ask the program to end.
     Terminate(AgentId),
     /// End every process of the agent.
     Kill(AgentId),
+    /// Let its processes stand still, or go on. Answered by `Frozen`.
+    Freeze(AgentId),
+    Thaw(AgentId),
+    /// Put the limits of its record's spec in force. Answered by `LimitsSet`.
+    SetLimits(AgentId),
+    /// Show its name where people look at it.
+    Rename(AgentId),
     /// Bring what it left to where it is kept. Answered by `Collected`.
     Collect(AgentId),
     /// Take away all but transcript and end. Answered by `Removed`.
-    Remove { agent: AgentId, discard: Discard },
+    Remove {
+        agent: AgentId,
+        discard: Discard,
+    },
     /// Ask the manager for a lease. Answered by `Lease`, or not at all.
-    AskLease { agent: AgentId, generation: Generation },
+    AskLease {
+        agent: AgentId,
+        generation: Generation,
+    },
     /// Move the supervisor's deadline forward.
-    SetLease { agent: AgentId, until: Timestamp },
+    SetLease {
+        agent: AgentId,
+        until: Timestamp,
+    },
     /// Put the report; a newer one of the same agent may replace it on the way.
     Report(Box<Report>),
     /// Append a fact to the event spool.
-    Event { agent: AgentId, name: String, fact: Fact },
+    Event {
+        agent: AgentId,
+        name: String,
+        fact: Fact,
+    },
 }

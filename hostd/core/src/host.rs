@@ -95,8 +95,14 @@ impl Core {
             }),
             Input::Exited { agent, exit } => self.change(now, agent, false, |a| a.exited(now, exit)),
             Input::Ended { agent, exit } => self.change(now, agent, false, |a| a.ended(&exit)),
-            Input::SupervisorLost { agent, detail } => {
-                self.change(now, agent, false, |a| a.supervisor_lost(now, detail))
+            Input::SupervisorLost { agent, launch, detail } => {
+                self.change(now, agent, false, |a| a.supervisor_lost(now, launch, detail))
+            }
+            Input::Frozen { agent, frozen, failed } => {
+                self.change(now, agent, false, |a| a.frozen(now, frozen, failed))
+            }
+            Input::LimitsSet { agent, limits, read, refused } => {
+                self.change(now, agent, false, |a| a.limits_set(limits, read, refused))
             }
             Input::Collected { agent, collected } => {
                 self.change(now, agent, false, |a| a.collected(*collected))
@@ -146,15 +152,16 @@ impl Core {
         effects.extend(match order.command {
             Command::Ensure { agent, generation, spec } => match known {
                 None => self.create(now, agent, generation, *spec, epoch),
-                // It is or was started once; the manager evidently missed what became of it.
-                Some(_) => self.change(now, agent, true, |a| {
-                    a.record.generation = generation;
-                    Vec::new()
-                }),
+                // A newer one changes it; of the same one the manager evidently missed what became of it.
+                Some(_) => self.change(now, agent, true, |a| a.ensure(generation, &spec)),
             },
             Command::Stop { agent, generation, grace_ms, spec } => match known {
                 None => self.bury(now, agent, generation, *spec, Wanted::Stopped { grace_ms }, epoch),
-                Some(_) => self.change(now, agent, true, |a| a.stop(now, generation, grace_ms)),
+                Some(_) => self.change(now, agent, true, |a| {
+                    let mut effects = a.take_settings(generation, &spec);
+                    effects.extend(a.stop(now, generation, grace_ms));
+                    effects
+                }),
             },
             Command::Destroy { agent, generation, discard, spec } => match known {
                 None => self.bury(now, agent, generation, *spec, Wanted::Destroyed { discard }, epoch),
@@ -174,22 +181,24 @@ impl Core {
     ) -> Vec<Effect> {
         let record = new_record(now, id, generation, spec, Wanted::Running, epoch);
         let name = record.spec.name.to_string();
-        let used = self.disk_used_percent;
-        let max = self.config.disk_share_max_percent;
+        let full = self.disk_is_full();
+        let launch = record.launch;
         self.agents.insert(id, Agent::new(record.clone()));
         let fact = Fact::AgentPhase { agent: id, phase: Phase::Creating, end: None };
         let mut effects = vec![Effect::Save(Box::new(record)), Effect::Event { agent: id, name, fact }];
-        effects.extend(self.change(now, id, true, |agent| {
-            if used > max {
-                let detail = format!(
-                    "the disk is {used} % full, over the share of {max} %; free space with `phalanx destroy`"
-                );
-                agent.start_failed(now, StartStep::Host, detail)
-            } else {
-                vec![Effect::Create(id)]
-            }
+        effects.extend(self.change(now, id, true, |agent| match full {
+            Some(detail) => agent.start_failed(now, StartStep::Host, detail),
+            None => vec![Effect::Create { agent: id, launch }],
         }));
         effects
+    }
+
+    /// Why no agent is started now, if none is.
+    fn disk_is_full(&self) -> Option<String> {
+        let (used, max) = (self.disk_used_percent, self.config.disk_share_max_percent);
+        (used > max).then(|| {
+            format!("the disk is {used} % full, over the share of {max} %; free space with `phalanx destroy`")
+        })
     }
 
     /// An agent that is to be gone before it ever was here: a tombstone, so that a late `Ensure` does not start it.
@@ -229,9 +238,11 @@ impl Core {
         report_anyway: bool,
         act: impl FnOnce(&mut Agent) -> Vec<Effect>,
     ) -> Vec<Effect> {
+        let full = self.disk_is_full();
         let Some(agent) = self.agents.get_mut(&id) else { return Vec::new() };
         let before = agent.clone();
-        let acts = act(agent);
+        let mut acts = act(agent);
+        acts.extend(agent.settle(now, full.as_deref()));
         let mut effects = Vec::new();
         if agent.record != before.record {
             agent.is_amended = true;
@@ -256,7 +267,9 @@ impl Core {
     /// The whole report of an agent as of `now`.
     fn report_of(&self, agent: &Agent, now: Timestamp, seq: Seq) -> Report {
         let record = &agent.record;
-        let reason = if agent.trouble.is_empty() {
+        let reason = if agent.phase() == Phase::Paused {
+            "frozen".to_owned()
+        } else if agent.trouble.is_empty() {
             record.end.as_ref().map(|end| end.detail.clone()).unwrap_or_default()
         } else {
             agent.trouble.clone()
@@ -289,7 +302,7 @@ impl Core {
             stopping: agent.is_stopping(),
             draining: agent.stage == Stage::Draining,
             degraded,
-            spec: record.spec.clone(),
+            spec: agent.spec_in_force(),
             created_at: record.created_at,
             started_at: agent.started.then_some(agent.facts.started_at),
             ready: agent.ready,
@@ -302,6 +315,8 @@ impl Core {
             enforced: agent.facts.enforced.clone(),
             user: agent.facts.user.clone(),
             usage: agent.usage.clone(),
+            unmet: agent.unmet(),
+            earlier: record.earlier.clone(),
         }
     }
 
@@ -334,6 +349,10 @@ fn new_record(
     epoch: String,
 ) -> AgentRecord {
     AgentRecord {
+        launch: spec.launch,
+        launched_at: None,
+        limits: None,
+        earlier: Vec::new(),
         version: RECORD_VERSION,
         agent,
         generation,

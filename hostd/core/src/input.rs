@@ -1,6 +1,6 @@
 //! Everything that can happen to a host.
 
-use protocol::agent::{End, StartStep};
+use protocol::agent::{End, ResourceLimits, StartStep};
 use protocol::ids::{AgentId, Generation};
 use protocol::order::Order;
 use protocol::report::{Collected, SessionFacts, Usage, WorkspaceFacts};
@@ -55,10 +55,24 @@ pub enum Input {
         agent: AgentId,
         exit: ExitSeen,
     },
-    /// The supervisor is gone without an exit record, and the agent's processes with it.
+    /// The supervisor of this start is gone without an exit record, and the agent's processes with it.
     SupervisorLost {
         agent: AgentId,
+        launch: u32,
         detail: String,
+    },
+    /// Whether the agent's processes stand still, by the kernel's word; why it is not as asked, if it is not.
+    Frozen {
+        agent: AgentId,
+        frozen: bool,
+        failed: Option<String>,
+    },
+    /// What became of `limits`. Where they were refused, those before are in force.
+    LimitsSet {
+        agent: AgentId,
+        limits: ResourceLimits,
+        read: LimitsRead,
+        refused: Option<String>,
     },
     Collected {
         agent: AgentId,
@@ -126,11 +140,22 @@ pub struct StartFacts {
     pub enforced: Vec<String>,
     pub degraded: Vec<String>,
     pub user: String,
+    /// Its processes stand still.
+    pub frozen: bool,
+}
+
+/// What the kernel enforces now, and what is short of what was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitsRead {
+    pub enforced: Vec<String>,
+    pub degraded: Vec<String>,
 }
 
 /// What the exit record says, and what the kernel counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitSeen {
+    /// Of which start.
+    pub launch: u32,
     pub cause: ExitCause,
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -180,6 +205,8 @@ impl Input {
             | Self::Exited { agent, .. }
             | Self::Ended { agent, .. }
             | Self::SupervisorLost { agent, .. }
+            | Self::Frozen { agent, .. }
+            | Self::LimitsSet { agent, .. }
             | Self::Collected { agent, .. }
             | Self::Removed { agent, .. }
             | Self::Degraded { agent, .. }

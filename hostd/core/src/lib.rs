@@ -6,7 +6,7 @@
 //!
 //! 1. An order that is not for this incarnation, is older than what the agent knows, comes from an older leader or
 //!    has expired changes nothing.
-//! 2. A stopped agent never comes back by itself, and an agent is started once.
+//! 2. A stopped agent never comes back by itself: an agent is started once for each number that an order names.
 //! 3. A record is saved before anything follows from it; a report comes after the save that it tells of.
 //! 4. Only proof ends an agent: an exit record, another boot, a dead supervisor whose processes are gone.
 //! 5. Nothing is removed while it holds the only copy of work, unless an operator said so.
@@ -23,5 +23,5 @@ mod record;
 pub use agent::{Agent, Stage};
 pub use effect::Effect;
 pub use host::{Config, Core};
-pub use input::{ExitCause, ExitSeen, Found, Input, Removal, StartFacts};
+pub use input::{ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, StartFacts};
 pub use record::{AgentRecord, RECORD_VERSION, Wanted};

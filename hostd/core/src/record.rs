@@ -1,6 +1,6 @@
 //! What a host keeps of an agent on its disk, so that any later hostd decides the same.
 
-use protocol::agent::{AgentSpec, End};
+use protocol::agent::{AgentSpec, End, ResourceLimits, first_launch};
 use protocol::ids::{AgentId, Generation};
 use protocol::order::Discard;
 use protocol::report::Collected;
@@ -29,6 +29,23 @@ pub struct AgentRecord {
     pub collected: Option<Collected>,
     #[serde(default)]
     pub removed: bool,
+    /// How often it was started, the current or last time included; `spec.launch` is how often it shall be.
+    #[serde(default = "first_launch", skip_serializing_if = "is_first")]
+    pub launch: u32,
+    /// When the order for that start was taken; `None`: with the one that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launched_at: Option<Timestamp>,
+    /// The limits in force while those of the spec are not, or not known to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ResourceLimits>,
+    /// How earlier starts ended, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<End>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_first(launch: &u32) -> bool {
+    *launch == first_launch()
 }
 
 impl AgentRecord {
@@ -37,7 +54,8 @@ impl AgentRecord {
     /// long its start took.
     #[must_use]
     pub fn first_lease_until(&self) -> Option<Timestamp> {
-        self.spec.lease_ms.map(|length_ms| self.created_at.after_ms(length_ms))
+        let taken_at = self.launched_at.unwrap_or(self.created_at);
+        self.spec.lease_ms.map(|length_ms| taken_at.after_ms(length_ms))
     }
 }
 

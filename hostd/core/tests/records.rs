@@ -38,6 +38,22 @@ fn record() -> AgentRecord {
         end: Some(agents::end()),
         collected: Some(agents::collected()),
         removed: true,
+        launch: 1,
+        launched_at: None,
+        limits: None,
+        earlier: Vec::new(),
+    }
+}
+
+/// Started for the second time, while a change of its limits is under way.
+fn again() -> AgentRecord {
+    AgentRecord {
+        spec: agents::changed_spec(),
+        launch: 2,
+        launched_at: Some(AT.after_ms(9)),
+        limits: Some(agents::limits()),
+        earlier: vec![agents::end()],
+        ..least(Wanted::Running)
     }
 }
 
@@ -57,6 +73,7 @@ fn released() -> Released {
     let samples = vec![
         Sample::in_form(Form::Json, "agent", record()),
         Sample::in_form(Form::Json, "agent-running", least(Wanted::Running)),
+        Sample::in_form(Form::Json, "agent-again", again()),
         Sample::in_form(Form::Json, "agent-destroyed", least(Wanted::Destroyed { discard: Discard::Keep })),
         Sample::in_form(Form::Json, "agent-discarded", least(Wanted::Destroyed { discard: Discard::Yes })),
     ];

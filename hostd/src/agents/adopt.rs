@@ -44,8 +44,8 @@ type Look = (Found, Option<Box<Watched>>);
 
 async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
     let folder = machine.folders.agent(record.agent);
-    let exit = read_exit(&folder)?;
-    let shim = read_shim(&folder)?;
+    let exit = read_exit(&folder, record.launch)?;
+    let shim = read_shim(&folder, record.launch)?;
     let Some(shim) = shim else {
         return match exit {
             // A start that failed has an exit record and nothing else.
@@ -71,13 +71,15 @@ async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
     }
     let process = process(shim.shim);
     if process.is_alive().map_err(|error| error.to_string())? {
+        let frozen = group.frozen().map_err(|error| crate::chain(&error))?;
+        let facts = Box::new(StartFacts { frozen, ..*facts });
         let exited = exit.as_ref().map(|exit| exit_seen(exit, stats.as_ref()));
         let watched =
             Watched { record: record.clone(), folder, shim: process, group, exited: exited.is_some() };
         return Ok((Found::Alive { facts, exited }, Some(Box::new(watched))));
     }
     // The shim may have written its last word between the first read and its end.
-    let exit = read_exit(&folder)?;
+    let exit = read_exit(&folder, record.launch)?;
     if !empty(&group, record.agent).await {
         return Err("its supervisor is gone and its processes cannot be ended".to_owned());
     }
@@ -119,5 +121,5 @@ fn facts(
         return StartFacts { started_at, ..StartFacts::default() };
     };
     let workspace = Workspace::found(folder, manifest);
-    StartFacts { started_at, ..facts_of(machine, &workspace, group, &user, &record.spec.limits) }
+    StartFacts { started_at, ..facts_of(machine, &workspace, group, &user, shim.wall_time_ms) }
 }

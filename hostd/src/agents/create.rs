@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hostd_core::{AgentRecord, Input, StartFacts};
-use protocol::agent::{Blob, CheckoutKind, EndCause, ResourceLimits, Role, StartStep};
+use protocol::agent::{Blob, CheckoutKind, EndCause, Role, StartStep};
 use protocol::report::WorkspaceFacts;
 use protocol::shim::{Launch, RECORD_VERSION, Ready, file};
 use protocol::time::Timestamp;
 
 use super::environment::{environment_file, environment_of};
-use super::exit::{read_exit, read_shim, start_step};
+use super::exit::{read_exit, read_shim, set_aside, start_step};
+use super::settings::{limits_of, limits_read};
 use super::user::{AgentUser, agent_user};
 use super::watch::{Watched, watch};
 use crate::clock;
 use crate::machine::{Handle, Machine};
 use crate::state::replace;
-use crate::sys::cgroup::{AgentGroup, Limits};
+use crate::sys::cgroup::AgentGroup;
 use crate::sys::facts::boottime_ms;
 use crate::sys::spawn::{ShimSpawn, ready_pipe, spawn_shim};
 use crate::workspace::{PrepareSpec, Wanted, Workspace, WorkspaceError};
@@ -65,9 +66,11 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
     let user =
         agent_user(spec.user.as_deref()).map_err(StartError::at(StartStep::User, "whom it should run as"))?;
     make_folders(&folder, &user).map_err(StartError::at(StartStep::Host, "its folders"))?;
-    fetch(machine, &folder, "prompt", spec.prompt.as_ref(), &user).await?;
-    fetch(machine, &folder, "feedback", spec.feedback.as_ref(), &user).await?;
-    fetch(machine, &folder, "inputs", spec.inputs.as_ref(), &user).await?;
+    set_aside(&folder, record.launch).map_err(|detail| StartError { step: StartStep::Supervisor, detail })?;
+    if record.launch == 1 {
+        fetch(machine, &folder, "prompt", spec.prompt.as_ref(), &user).await?;
+        fetch(machine, &folder, "feedback", spec.feedback.as_ref(), &user).await?;
+    }
     let environment = environment_of(machine, record, &user)
         .await
         .map_err(StartError::at(StartStep::Environment, "the values of its environment"))?;
@@ -94,18 +97,21 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
         .await
         .map_err(StartError::at(StartStep::Supervisor, "its supervisor says nothing"))?
         .map_err(StartError::at(StartStep::Supervisor, "its supervisor cannot be heard"))?;
-    executed(line.as_deref(), &folder)?;
-    let started_at =
-        read_shim(&folder).ok().flatten().map_or_else(clock::now, |shim| Timestamp(shim.started_at_ms));
+    executed(line.as_deref(), &folder, record.launch)?;
+    let started_at = read_shim(&folder, record.launch)
+        .ok()
+        .flatten()
+        .map_or_else(clock::now, |shim| Timestamp(shim.started_at_ms));
     let mut group = group;
     group.set_shim(spawned.process);
-    let facts = StartFacts { started_at, ..facts_of(machine, &workspace, &group, &user, &spec.limits) };
+    let facts =
+        StartFacts { started_at, ..facts_of(machine, &workspace, &group, &user, spec.limits.time_ms) };
     let watched = Watched { record: record.clone(), folder, shim: spawned.process, group, exited: false };
     Ok((watched, facts))
 }
 
 /// What the shim said on the pipe; when it said nothing, what it left on the disk.
-fn executed(line: Option<&str>, folder: &Path) -> Result<(), StartError> {
+fn executed(line: Option<&str>, folder: &Path, launch: u32) -> Result<(), StartError> {
     let said = line.and_then(|line| serde_json::from_str::<Ready>(line).ok());
     match said {
         Some(Ready { failure: None, .. }) => Ok(()),
@@ -113,9 +119,9 @@ fn executed(line: Option<&str>, folder: &Path) -> Result<(), StartError> {
             Err(StartError { step: start_step(&failure), detail: failure.message })
         }
         // A second shim of one folder says nothing: the first one has it.
-        None if read_shim(folder).is_ok_and(|shim| shim.is_some()) => Ok(()),
+        None if read_shim(folder, launch).is_ok_and(|shim| shim.is_some()) => Ok(()),
         None => {
-            let detail = match read_exit(folder) {
+            let detail = match read_exit(folder, launch) {
                 Ok(Some(exit)) => format!("{:?}", exit.cause),
                 Ok(None) | Err(_) => {
                     let log = std::fs::read_to_string(folder.join(file::LOG)).unwrap_or_default();
@@ -236,11 +242,7 @@ fn workspace_error(error: WorkspaceError) -> StartError {
 }
 
 async fn make_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup, StartError> {
-    let limits = Limits {
-        memory_bytes: record.spec.limits.memory_bytes,
-        cpu_millis: record.spec.limits.cpu_millis.map(|value| u32::try_from(value).unwrap_or(u32::MAX)),
-        pids: record.spec.limits.pids.map(|value| u32::try_from(value).unwrap_or(u32::MAX)),
-    };
+    let limits = limits_of(&record.spec.limits);
     let (machine, agent) = (machine.clone(), record.agent.to_string());
     tokio::task::spawn_blocking(move || machine.cgroups.ensure(&agent, &limits))
         .await
@@ -276,7 +278,7 @@ fn launch_of(
         // Where groups can be made at all, a program outside of its own would escape stop and limits.
         cgroup_required: !group.agent_procs.is_empty(),
         kill_files: group.kill_files.clone(),
-        freeze_files: Vec::new(),
+        freeze_files: group.freeze_files.clone(),
         events_file: None,
         user: user.launch.clone(),
         wall_time_ms: spec.limits.time_ms,
@@ -284,6 +286,7 @@ fn launch_of(
         lease_deadline_boottime_ms: lease,
         nofile: None,
         ready_fd: None,
+        launch: record.launch,
     })
 }
 
@@ -294,32 +297,9 @@ pub(super) fn facts_of(
     workspace: &Workspace,
     group: &AgentGroup,
     user: &AgentUser,
-    limits: &ResourceLimits,
+    time_ms: Option<u64>,
 ) -> StartFacts {
-    let mut enforced = Vec::new();
-    if let Some(bytes) = group.enforced.memory_bytes {
-        enforced.push(format!("memory {bytes} B"));
-    }
-    if let Some(millis) = group.enforced.cpu_millis {
-        enforced.push(format!("cpu {}.{:03} cores", millis / 1000, millis % 1000));
-    }
-    if let Some(pids) = group.enforced.pids {
-        enforced.push(format!("pids {pids}"));
-    }
-    if let Some(time_ms) = limits.time_ms {
-        enforced.push(format!("time {time_ms} ms"));
-    }
-    let mut degraded: Vec<String> = group
-        .lacking
-        .iter()
-        .map(|lack| format!("{} limit not enforced: {}", lack.limit, lack.reason))
-        .collect();
-    if group.agent_procs.is_empty() {
-        degraded.push("no-cgroup".to_owned());
-    }
-    if machine.tmux.is_err() {
-        degraded.push("no-session".to_owned());
-    }
+    let read = limits_read(machine, group, time_ms);
     StartFacts {
         started_at: Timestamp::default(),
         workspace: Some(WorkspaceFacts {
@@ -331,9 +311,10 @@ pub(super) fn facts_of(
             branch: workspace.branch.clone(),
             warnings: workspace.warnings.clone(),
         }),
-        enforced,
-        degraded,
+        enforced: read.enforced,
+        degraded: read.degraded,
         user: user.name.clone(),
+        frozen: false,
     }
 }
 

@@ -10,18 +10,39 @@ use protocol::time::Timestamp;
 
 use crate::sys::cgroup::{AgentGroup, Stats};
 
-/// A record of the shim's, or that there is none, or that it cannot be told.
+/// The shim's record of this start, or that there is none, or that it cannot be told.
 ///
 /// # Errors
 /// A file that is there and cannot be read or decoded: unknown, never "none".
-pub(super) fn read_exit(folder: &Path) -> Result<Option<ExitRecord>, String> {
-    read(&folder.join(shim::file::EXIT))
+pub(super) fn read_exit(folder: &Path, launch: u32) -> Result<Option<ExitRecord>, String> {
+    let found: Option<ExitRecord> = read(&folder.join(shim::file::EXIT))?;
+    Ok(found.filter(|record| record.launch == launch))
 }
 
 /// # Errors
 /// As [`read_exit`].
-pub(super) fn read_shim(folder: &Path) -> Result<Option<ShimRecord>, String> {
-    read(&folder.join(shim::file::SHIM))
+pub(super) fn read_shim(folder: &Path, launch: u32) -> Result<Option<ShimRecord>, String> {
+    let found: Option<ShimRecord> = read(&folder.join(shim::file::SHIM))?;
+    Ok(found.filter(|record| record.launch == launch))
+}
+
+/// Puts aside what earlier starts left, since a shim begins only where none has been. Repeatable.
+///
+/// # Errors
+/// A record that cannot be told, which may be of this start, or cannot be moved.
+pub(super) fn set_aside(folder: &Path, launch: u32) -> Result<(), String> {
+    let (exit_path, shim_path) = (folder.join(shim::file::EXIT), folder.join(shim::file::SHIM));
+    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let exit: Option<ExitRecord> = read(&exit_path)?;
+    if let Some(exit) = exit.filter(|exit| exit.launch < launch) {
+        let kept = folder.join(format!("exit.{}.json", exit.launch));
+        std::fs::rename(&exit_path, kept).map_err(|error| failed(&exit_path, error))?;
+    }
+    let shim: Option<ShimRecord> = read(&shim_path)?;
+    if shim.is_some_and(|shim| shim.launch < launch) {
+        std::fs::remove_file(&shim_path).map_err(|error| failed(&shim_path, error))?;
+    }
+    Ok(())
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
@@ -56,6 +77,7 @@ pub(super) fn exit_seen(record: &ExitRecord, stats: Option<&Stats>) -> ExitSeen 
     }
     let shim_cpu_ms = record.usage.user_ms.saturating_add(record.usage.system_ms);
     ExitSeen {
+        launch: record.launch,
         cause,
         code: record.code,
         signal: record.signal,

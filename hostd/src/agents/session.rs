@@ -22,13 +22,15 @@ pub(super) async fn keep_session(machine: &Machine, record: &AgentRecord) {
         tokio::time::sleep(LATER).await;
     }
     let agent = record.agent;
-    let spec = SessionSpec {
-        agent: agent.to_string(),
-        label: record.spec.name.to_string(),
-        dir: machine.folders.agent(agent),
-    };
     let mut lacking = false;
     loop {
+        // It may have another name by now.
+        let name = machine.folders.record(agent).map_or_else(|_| record.spec.name.clone(), |r| r.spec.name);
+        let spec = SessionSpec {
+            agent: agent.to_string(),
+            label: name.to_string(),
+            dir: machine.folders.agent(agent),
+        };
         let failed = match tmux.ensure_session(&spec).await {
             Ok(at) => {
                 let session = SessionFacts {

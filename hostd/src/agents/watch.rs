@@ -23,6 +23,8 @@ use crate::sys::process::ProcessRef;
 const AGAIN: Duration = Duration::from_millis(500);
 /// Until a group reports that it is empty after its kill.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// The shim itself ends right after its last word; an end is not told later for more than this.
+const GONE_LIMIT: Duration = Duration::from_millis(500);
 /// Pace of looking for the sign of readiness.
 const LOOK_FOR_READY: Duration = Duration::from_millis(100);
 /// The sign is looked for in so many first bytes.
@@ -66,12 +68,13 @@ pub(super) async fn watch(machine: &Handle, watched: Watched) {
         }
     };
     machine.shipper.tell(Shipment::End { agent }).await;
-    machine.tell(end).await;
+    // Before the end is told: from then on the agent may be started again, in a group of the same name.
     let group = watched.group;
-    let removed = tokio::task::spawn_blocking(move || group.remove(KILL_LIMIT));
+    let removed = tokio::task::spawn_blocking(move || group.remove(GONE_LIMIT));
     if let Ok(Err(error)) = removed.await {
         tracing::warn!(%agent, error = crate::chain(&error), "the cgroup of an ended agent is left");
     }
+    machine.tell(end).await;
 }
 
 /// The end, as an input.
@@ -120,7 +123,8 @@ async fn listen(machine: &Handle, watched: &Watched, exited: &mut bool) -> Resul
 async fn proven_end(machine: &Handle, watched: &Watched) -> Option<Input> {
     let Watched { record, folder, shim, group, .. } = watched;
     let (agent, shim) = (record.agent, *shim);
-    let record = match read_exit(folder) {
+    let launch = record.launch;
+    let record = match read_exit(folder, launch) {
         Ok(record) => record,
         Err(error) => {
             tracing::warn!(%agent, error, "an exit record cannot be told: unknown");
@@ -138,14 +142,14 @@ async fn proven_end(machine: &Handle, watched: &Watched) -> Option<Input> {
         }
         Ok(false) => {
             // The shim may have written its last word between the read and its end.
-            let record = read_exit(folder).ok().flatten();
+            let record = read_exit(folder, launch).ok().flatten();
             if !empty(group, agent).await {
                 machine.tell(Input::Degraded { agent, what: "survivors", degraded: true }).await;
                 return None;
             }
             Some(match record {
                 Some(record) => Input::Ended { agent, exit: seen(&record, group) },
-                None => Input::SupervisorLost { agent, detail: lost(shim) },
+                None => Input::SupervisorLost { agent, launch, detail: lost(shim) },
             })
         }
     }

@@ -38,6 +38,11 @@ pub(super) async fn exec(
     let folder = machine.folders.agent(record.agent);
     let group =
         machine.cgroups.open(&record.agent.to_string()).map_err(|error| failed(crate::chain(&error)))?;
+    if group.frozen().is_ok_and(|frozen| frozen) {
+        let message = "it is paused: what is started beside it would stand still too";
+        let hint = format!("phalanx resume {}", record.agent);
+        return Err(WireError::new(ErrorCode::Conflict, message).hint(hint));
+    }
     let mut command = tokio::process::Command::new(name);
     command.args(arguments).env_clear().envs(&variables.0).current_dir(folder.join("work"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);

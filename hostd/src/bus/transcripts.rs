@@ -123,7 +123,7 @@ impl Shipper {
         match shipment {
             Shipment::Begin { agent, folder, epoch } => {
                 let shipped = read_shipped(&folder);
-                self.entries.entry(agent).or_insert(Entry {
+                let entry = self.entries.entry(agent).or_insert(Entry {
                     folder,
                     epoch,
                     shipped,
@@ -133,6 +133,8 @@ impl Shipper {
                     ended: false,
                     under_way: false,
                 });
+                // Started again before the rest of its last start was shipped.
+                entry.ended = false;
             }
             Shipment::Follow { agent, until } => {
                 let growth = self.growth.as_ref();

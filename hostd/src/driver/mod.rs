@@ -267,9 +267,15 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
             }
             Effect::Event { agent, name, fact } => self.hands.note(self.hands.now(), agent, name, fact),
             // The record may have been saved only after the core had given the start up.
-            Effect::Create(agent)
-                if self.core.agent(agent).is_none_or(|agent| agent.stage != hostd_core::Stage::Creating) => {}
-            effect @ (Effect::Create(_)
+            Effect::Create { agent, launch }
+                if self.core.agent(agent).is_none_or(|agent| {
+                    agent.stage != hostd_core::Stage::Creating || agent.record.launch != launch
+                }) => {}
+            effect @ (Effect::Create { .. }
+            | Effect::Freeze(_)
+            | Effect::Thaw(_)
+            | Effect::SetLimits(_)
+            | Effect::Rename(_)
             | Effect::Collect(_)
             | Effect::Remove { .. }
             | Effect::Terminate(_)
@@ -304,10 +310,15 @@ fn effect_agent(effect: &Effect) -> Option<AgentId> {
     match effect {
         Effect::Save(record) => Some(record.agent),
         Effect::SaveFencing(_) => None,
-        Effect::Create(agent) | Effect::Terminate(agent) | Effect::Kill(agent) | Effect::Collect(agent) => {
-            Some(*agent)
-        }
-        Effect::Remove { agent, .. }
+        Effect::Terminate(agent)
+        | Effect::Kill(agent)
+        | Effect::Freeze(agent)
+        | Effect::Thaw(agent)
+        | Effect::SetLimits(agent)
+        | Effect::Rename(agent)
+        | Effect::Collect(agent) => Some(*agent),
+        Effect::Create { agent, .. }
+        | Effect::Remove { agent, .. }
         | Effect::AskLease { agent, .. }
         | Effect::SetLease { agent, .. }
         | Effect::Event { agent, .. } => Some(*agent),

@@ -39,11 +39,15 @@ impl Hands for OnMachine {
     async fn carry_out(&self, effect: Effect, record: AgentRecord) {
         let machine = self.machine.clone();
         match effect {
-            Effect::Create(_) => agents::create(machine, record).await,
+            Effect::Create { .. } => agents::create(machine, record).await,
+            Effect::Freeze(agent) => agents::freeze(machine, agent).await,
+            Effect::Thaw(agent) => agents::thaw(machine, agent).await,
+            Effect::SetLimits(_) => agents::set_limits(machine, record).await,
+            Effect::Rename(_) => agents::rename(machine, record).await,
             Effect::Collect(_) => agents::collect(machine, record).await,
             Effect::Remove { discard, .. } => agents::remove(machine, record, discard).await,
-            Effect::Terminate(agent) => agents::terminate(machine, agent).await,
-            Effect::Kill(agent) => agents::kill(machine, agent).await,
+            Effect::Terminate(_) => agents::terminate(machine, record).await,
+            Effect::Kill(_) => agents::kill(machine, record).await,
             Effect::AskLease { agent, generation } => agents::ask_lease(&machine, agent, generation).await,
             Effect::SetLease { agent, until } => agents::set_lease(&machine, agent, until).await,
             // Not of the machine: the loop's own.

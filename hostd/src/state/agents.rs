@@ -61,6 +61,14 @@ impl AgentFolders {
         if live.exists() { live } else { self.archived(agent).join(protocol::shim::file::OUTPUT) }
     }
 
+    /// The record as it was saved last.
+    ///
+    /// # Errors
+    /// As for any record that cannot be read.
+    pub fn record(&self, agent: AgentId) -> Result<AgentRecord, StateError> {
+        load_record(&self.agent(agent))
+    }
+
     /// # Errors
     /// What the file system says; the record before is whole then.
     pub fn save(&self, record: &AgentRecord) -> Result<(), StateError> {
@@ -77,16 +85,18 @@ impl AgentFolders {
     pub fn archive(&self, agent: AgentId) -> Result<(), StateError> {
         let (from, to) = (self.agent(agent), self.archived(agent));
         std::fs::create_dir_all(&to).map_err(StateError::io("make", &to))?;
-        // The record goes last: as long as it is in the old place the removal is not over.
-        let kept = [
+        let names = [
             protocol::shim::file::OUTPUT,
             protocol::shim::file::EXIT,
             "workspace.json",
             "outputs",
             "shipped",
-            RECORD,
         ];
-        for name in kept {
+        let mut kept: Vec<String> = names.map(str::to_owned).into();
+        kept.extend(earlier_exits(&from)?);
+        // The record goes last: as long as it is in the old place the removal is not over.
+        kept.push(RECORD.to_owned());
+        for name in &kept {
             let source = from.join(name);
             if source.symlink_metadata().is_ok() {
                 std::fs::rename(&source, to.join(name)).map_err(StateError::io("move", &source))?;
@@ -138,6 +148,24 @@ impl AgentFolders {
         };
         taken.is_ok()
     }
+}
+
+/// `exit.<n>.json`, one for each earlier start; none where there is no folder any more.
+fn earlier_exits(folder: &Path) -> Result<Vec<String>, StateError> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StateError::io("list", folder)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(StateError::io("list", folder))?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("exit.")?.strip_suffix(".json"));
+        if number.is_some_and(|number| number.parse::<u32>().is_ok()) {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    Ok(names)
 }
 
 fn load_record(folder: &Path) -> Result<AgentRecord, StateError> {

@@ -101,7 +101,6 @@ fn task() -> TaskRecord {
         blocked_by: Some("first".parse().unwrap()),
         feedback: Feedback::Kept { blob: agents::blob() },
         landing: Landing::Due,
-        inputs: None,
     }
 }
 

@@ -11,6 +11,7 @@ pub mod output;
 pub mod review;
 pub mod run;
 pub mod screen;
+pub mod settings;
 pub mod system;
 pub mod watch;
 
@@ -87,12 +88,17 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Wait(args) => agent::wait::run(context, &args),
         Command::Stop(args) => agent::change::stop(context, &args),
         Command::Destroy(args) => agent::change::destroy(context, &args),
+        Command::Start(args) => settings::start(context, &args),
+        Command::Pause(args) => settings::pause(context, &args),
+        Command::Resume(args) => settings::resume(context, &args),
+        Command::Rename(args) => settings::rename(context, &args),
+        Command::Label(args) => settings::label(context, &args),
+        Command::Limit(args) => settings::limit(context, &args),
         Command::Run(args) => run::submit::run(context, &args),
         Command::Runs => run::list::runs(context),
         Command::Tasks(args) => run::list::tasks(context, &args),
         Command::Cancel(args) => run::change::cancel(context, &args),
         Command::Retry(args) => run::change::retry(context, &args),
-        Command::Scale(args) => run::change::scale(context, &args),
         Command::Why(args) => run::why::run(context, &args),
         Command::Diff(args) => review::diff::run(context, &args),
         Command::Patch(args) => review::patch::run(context, &args),

@@ -130,12 +130,13 @@ pub(crate) fn create(key: &str, name: &str, environment: &[(&str, &str)]) -> Req
         has_environment: false,
         prompt: None,
         feedback: None,
-        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,
         user: None,
         lease_ms: None,
+        frozen: false,
+        launch: 1,
     };
     let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     Request::CreateAgent(Box::new(CreateAgent {

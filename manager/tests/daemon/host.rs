@@ -242,6 +242,8 @@ impl Shared {
             enforced: Vec::new(),
             user: String::new(),
             usage: Default::default(),
+            unmet: Vec::new(),
+            earlier: Vec::new(),
         });
         self.change(agent, |report| report.generation = report.generation.max(generation)).await;
     }

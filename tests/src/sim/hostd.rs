@@ -41,7 +41,9 @@ pub enum HostEvent {
 
 #[derive(Clone, Debug)]
 pub enum Job {
-    Make(AgentId),
+    Make(AgentId, u32),
+    Freeze(AgentId, bool),
+    SetLimits(AgentId),
     Terminate(AgentId),
     Kill(AgentId),
     Collect(AgentId),
@@ -199,14 +201,18 @@ impl World {
                 folders.entry(record.agent).or_insert_with(new).record = (*record).clone();
             }
             Effect::SaveFencing(fencing) => self.machines[m].fencing = fencing,
-            Effect::Create(agent) => {
+            Effect::Create { agent, launch } => {
                 // Its start may have been given up while its record could not be saved.
                 let core = self.machines[m].hostd.as_ref().map(|hostd| &hostd.core);
-                let stage = core.and_then(|core| core.agent(agent)).map(|agent| agent.stage);
-                if stage == Some(Stage::Creating) {
-                    job(self, 20, 400, Job::Make(agent));
+                let known = core.and_then(|core| core.agent(agent));
+                if known.is_some_and(|a| a.stage == Stage::Creating && a.record.launch == launch) {
+                    job(self, 20, 400, Job::Make(agent, launch));
                 }
             }
+            Effect::Freeze(agent) => job(self, 1, 300, Job::Freeze(agent, true)),
+            Effect::Thaw(agent) => job(self, 1, 300, Job::Freeze(agent, false)),
+            Effect::SetLimits(agent) => job(self, 1, 300, Job::SetLimits(agent)),
+            Effect::Rename(_) => {}
             Effect::Terminate(agent) => job(self, 1, 50, Job::Terminate(agent)),
             Effect::Kill(agent) => job(self, 1, 50, Job::Kill(agent)),
             Effect::Collect(agent) => job(self, 10, 400, Job::Collect(agent)),
@@ -279,7 +285,18 @@ impl World {
         let storm = self.network.stormy;
         let clock = self.machines[m].clock(self.now);
         match job {
-            Job::Make(agent) => self.make(m, life, agent),
+            Job::Make(agent, launch) => self.make(m, life, agent, launch),
+            Job::Freeze(agent, wanted) => self.freeze(m, life, agent, wanted),
+            Job::SetLimits(agent) => {
+                let Some(hostd) = self.hostd(m, life) else { return };
+                let Some(limits) = hostd.core.agent(agent).map(|agent| agent.record.spec.limits) else {
+                    return;
+                };
+                let refused = (storm && self.dice.percent(10)).then(|| "it holds more".to_owned());
+                let input = Input::LimitsSet { agent, limits, read: Default::default(), refused };
+                let ms = self.dice.between(1, 50);
+                self.in_host(m, life, ms, HostEvent::Input(Box::new(input)));
+            }
             Job::Terminate(agent) => self.terminate(m, agent),
             Job::Kill(agent) => {
                 if let Some(folder) = self.machines[m].folders.get_mut(&agent) {
@@ -320,7 +337,23 @@ impl World {
         }
     }
 
-    fn make(&mut self, m: usize, life: Life, agent: AgentId) {
+    fn freeze(&mut self, m: usize, life: Life, agent: AgentId, wanted: bool) {
+        let fails = self.network.stormy && self.dice.percent(10);
+        let Some(folder) = self.machines[m].folders.get_mut(&agent) else { return };
+        if !fails {
+            folder.frozen = wanted && folder.is_live();
+        }
+        let frozen = folder.frozen;
+        let failed = (frozen != wanted).then(|| "a disk stands still".to_owned());
+        let ms = self.dice.between(1, 50);
+        let input = Input::Frozen { agent, frozen, failed };
+        self.in_host(m, life, ms, HostEvent::Input(Box::new(input)));
+    }
+
+    fn make(&mut self, m: usize, life: Life, agent: AgentId, launch: u32) {
+        if self.machines[m].folders.get(&agent).is_some_and(|folder| folder.record.launch != launch) {
+            return;
+        }
         let ms = self.dice.between(1, 80);
         if self.network.stormy && self.dice.percent(4) {
             let (step, detail) = (StartStep::Checkout, "no space".to_owned());
@@ -335,11 +368,14 @@ impl World {
     fn host_observes(&mut self, m: usize, life: Life, agent: AgentId) {
         let twice = self.network.stormy && self.dice.percent(5);
         let Some(folder) = self.machines[m].folders.get(&agent) else { return };
+        let launch = folder.launch;
         let input = match &folder.process {
             Process::Never | Process::Running => return,
             Process::Left(exit) => Input::Exited { agent, exit: exit.clone() },
             Process::Over(exit) => Input::Ended { agent, exit: exit.clone() },
-            Process::Lost => Input::SupervisorLost { agent, detail: "its supervisor is gone".to_owned() },
+            Process::Lost => {
+                Input::SupervisorLost { agent, launch, detail: "its supervisor is gone".to_owned() }
+            }
         };
         // Nothing is told of a program before its start was.
         if self.hostd(m, life).is_some_and(|h| h.core.agent(agent).is_some_and(|a| a.started)) {
@@ -356,6 +392,10 @@ impl World {
         let obeys_with = if self.dice.percent(50) { (Some(0), None) } else { (None, Some(15)) };
         let Some(folder) = self.machines[m].folders.get_mut(&agent) else { return };
         let plan = super::machine::Plan::of(&folder.record.spec);
+        // One that stands still does not hear it; it is killed after its grace.
+        if folder.frozen {
+            return;
+        }
         if folder.process == Process::Running && !plan.ignores_term {
             let seen = exit(ExitCause::Program, obeys_with.0, obeys_with.1, clock);
             self.program_ends(m, agent, seen);
@@ -367,10 +407,15 @@ fn agent_of(effect: &Effect) -> Option<AgentId> {
     match effect {
         Effect::Save(record) => Some(record.agent),
         Effect::SaveFencing(_) => None,
-        Effect::Create(agent) | Effect::Terminate(agent) | Effect::Kill(agent) | Effect::Collect(agent) => {
-            Some(*agent)
-        }
-        Effect::Remove { agent, .. }
+        Effect::Terminate(agent)
+        | Effect::Kill(agent)
+        | Effect::Freeze(agent)
+        | Effect::Thaw(agent)
+        | Effect::SetLimits(agent)
+        | Effect::Rename(agent)
+        | Effect::Collect(agent) => Some(*agent),
+        Effect::Create { agent, .. }
+        | Effect::Remove { agent, .. }
         | Effect::AskLease { agent, .. }
         | Effect::SetLease { agent, .. }
         | Effect::Event { agent, .. } => Some(*agent),

@@ -38,6 +38,10 @@ pub struct Folder {
     /// Commits that exist nowhere but here.
     pub only_copy: Option<String>,
     pub archived: bool,
+    /// The start that `process` is of; 0 before the first.
+    pub launch: u32,
+    /// Its processes stand still.
+    pub frozen: bool,
 }
 
 impl Folder {
@@ -51,7 +55,15 @@ impl Folder {
             lease_until: None,
             only_copy: None,
             archived: false,
+            launch: 0,
+            frozen: false,
         }
+    }
+
+    /// Whether what is left of processes is of the start that the record tells of.
+    #[must_use]
+    pub fn is_of_this_start(&self) -> bool {
+        self.launch == self.record.launch
     }
 
     #[must_use]
@@ -64,13 +76,17 @@ impl Folder {
 
     #[must_use]
     pub fn facts(&self) -> StartFacts {
-        StartFacts { started_at: self.started_at, user: "sim".to_owned(), ..StartFacts::default() }
+        let frozen = self.frozen;
+        StartFacts { started_at: self.started_at, user: "sim".to_owned(), frozen, ..StartFacts::default() }
     }
 
     /// The kernel ends everything that runs.
     pub fn kill(&mut self, at: Timestamp, cause: ExitCause) {
         match &self.process {
-            Process::Running => self.process = Process::Over(exit(cause, None, Some(9), at)),
+            Process::Running => {
+                let seen = ExitSeen { launch: self.launch, ..exit(cause, None, Some(9), at) };
+                self.process = Process::Over(seen);
+            }
             Process::Left(exit) => self.process = Process::Over(exit.clone()),
             Process::Never | Process::Over(_) | Process::Lost => {}
         }
@@ -85,6 +101,7 @@ impl Folder {
         let facts = Box::new(self.facts());
         match &self.process {
             Process::Never => Found::NeverStarted,
+            _ if !self.is_of_this_start() => Found::NeverStarted,
             Process::Running => Found::Alive { facts, exited: None },
             Process::Left(exit) => Found::Alive { facts, exited: Some(exit.clone()) },
             Process::Over(exit) => Found::Ended { exit: exit.clone(), facts },
@@ -103,6 +120,7 @@ impl Folder {
 #[must_use]
 pub fn exit(cause: ExitCause, code: Option<i32>, signal: Option<i32>, at: Timestamp) -> ExitSeen {
     ExitSeen {
+        launch: 1,
         cause,
         code,
         signal,

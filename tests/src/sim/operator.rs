@@ -2,7 +2,7 @@
 //! promised.
 
 use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, ResourceLimits, Role};
-use protocol::api::{CreateAgent, Reply, Request, SubmitRun};
+use protocol::api::{Change, CreateAgent, LimitChange, Reply, Request, SubmitRun};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{Name, RequestKey};
 use protocol::order::Discard;
@@ -44,6 +44,7 @@ impl World {
                 let grace_ms = self.dice.percent(50).then_some(1_500);
                 self.plan(later, Request::StopAgents { key, targets: vec![name.clone()], grace_ms });
             }
+            self.plan_changes(later, &name);
             if self.dice.percent(45) {
                 let key = self.key();
                 let discard = if self.dice.percent(40) { Discard::Yes } else { Discard::Keep };
@@ -71,6 +72,33 @@ impl World {
                 self.plan(at, Request::RetryTasks { key, run, tasks: named });
             }
         }
+    }
+
+    /// Starts after an end, agents that stand still for a while, labels and limits.
+    fn plan_changes(&mut self, from: u64, name: &str) {
+        for _ in 0..self.dice.below(5) {
+            let at = from + self.dice.between(0, 40_000);
+            let change = match self.dice.below(6) {
+                0 => Change::Freeze,
+                1 => Change::Thaw,
+                2 => Change::Label { set: [("n".to_owned(), at.to_string())].into(), remove: Vec::new() },
+                3 => Change::Limit(LimitChange { pids: Some(at), ..LimitChange::default() }),
+                _ => Change::Start,
+            };
+            let targets = vec![name.to_owned()];
+            let request = Request::ChangeAgents { key: self.key(), targets, change };
+            self.plan(at, request);
+        }
+    }
+
+    /// How many starts after the first people may have asked for, by now or later.
+    #[must_use]
+    pub fn starts_asked_for(&self, name: &str) -> usize {
+        let asks = |action: &&Action| match &action.request {
+            Request::ChangeAgents { targets, change: Change::Start, .. } => targets.iter().any(|t| t == name),
+            _ => false,
+        };
+        self.operator.actions.iter().filter(asks).count()
     }
 
     fn plan(&mut self, at: u64, request: Request) {
@@ -113,12 +141,13 @@ impl World {
             has_environment: false,
             prompt: None,
             feedback: None,
-            inputs: None,
             result: None,
             outputs: Vec::new(),
             ready_text: None,
             user: None,
             lease_ms: self.dice.percent(30).then(|| self.dice.between(15_000, 60_000)),
+            frozen: false,
+            launch: 1,
         };
         let (key, environment) = (self.key(), Default::default());
         Request::CreateAgent(Box::new(CreateAgent { key, spec, host, environment }))
@@ -158,9 +187,6 @@ impl World {
             repo: verified.then(|| "/repo".to_owned()),
             base_commit: verified.then(|| "0".repeat(40)),
             depends_on,
-            after: Vec::new(),
-            base_from: None,
-            setup: Vec::new(),
             priority: 0,
             labels: Default::default(),
             limits: ResourceLimits::default(),

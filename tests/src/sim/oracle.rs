@@ -76,6 +76,10 @@ impl World {
         if self.folders().any(|(at, other, _)| at != m && other == agent) {
             broken.push(format!("{agent} is on two hosts"));
         }
+        let launch = self.folder(agent).map_or(0, |folder| folder.launch) as usize;
+        if launch > 1 + self.starts_asked_for(spec.name.as_str()) {
+            broken.push(format!("{agent} is started for the {launch}. time, unasked"));
+        }
         if let Some(link) = &spec.task {
             let of_task = |role: Role| {
                 let same = |other: &&AgentSpec| {
@@ -210,6 +214,13 @@ impl World {
             match core.agent_view(now, agent).and_then(|view| view.report) {
                 None => found.push(format!("the manager sees nothing of {agent}")),
                 Some(report) => {
+                    let view = core.agent_view(now, agent);
+                    let open = view.map(|view| view.unmet).unwrap_or_default();
+                    // What a machine refuses stays open, and what an order of a stop overtook.
+                    let told = |unmet: &protocol::report::Unmet| unmet.why.is_empty();
+                    if open.iter().any(told) {
+                        found.push(format!("{agent} is not as it is wanted: {open:?}"));
+                    }
                     if report.end != folder.record.end || report.generation != folder.record.generation {
                         found.push(format!("the manager sees {agent} as {:?}", report.end));
                     }
@@ -242,11 +253,14 @@ impl World {
             found.push(format!("{agent} is recorded as {end:?} and is {:?}", folder.process));
         }
         if let (Process::Over(exit), Some(end)) = (&folder.process, end)
+            && folder.is_of_this_start()
             && (exit.code, exit.signal) != (end.code, end.signal)
         {
             found.push(format!("{agent} ended by {exit:?} and is recorded as {end:?}"));
         }
-        if let (Process::Lost, Some(end)) = (&folder.process, end) {
+        if let (Process::Lost, Some(end)) = (&folder.process, end)
+            && folder.is_of_this_start()
+        {
             let fits = [EndCause::SupervisorLost, EndCause::Rebooted, EndCause::Requested];
             if !fits.contains(&end.cause) {
                 found.push(format!("{agent} was lost and is recorded as {end:?}"));
@@ -260,7 +274,10 @@ impl World {
         if folder.record.spec.role == Role::Own && twins.count() > 1 {
             found.push(format!("{name} was created twice"));
         }
-        if folder.is_live() && plan.work_ms.is_some() {
+        if folder.is_live() && folder.frozen != folder.record.spec.frozen {
+            found.push(format!("{agent} is frozen: {}", folder.frozen));
+        }
+        if folder.is_live() && plan.work_ms.is_some() && !folder.frozen {
             found.push(format!("{agent} still works"));
         }
     }
@@ -287,7 +304,12 @@ impl World {
                 }
                 (Request::StopAgents { .. }, Reply::Outcomes(outcomes)) => {
                     for agent in outcomes.iter().filter(|o| o.error.is_none()).filter_map(|o| o.agent) {
-                        if self.folder(agent).is_some_and(Folder::is_live) {
+                        // Unless a person had it started again after that.
+                        let again = |folder: &&Folder| {
+                            folder.launch > 1 && self.starts_asked_for(folder.record.spec.name.as_str()) > 0
+                        };
+                        let folder = self.folder(agent).filter(|folder| folder.is_live());
+                        if folder.is_some_and(|folder| !again(&folder)) {
                             found.push(format!("{agent} was stopped and lives"));
                         }
                     }

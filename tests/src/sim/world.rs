@@ -225,11 +225,15 @@ impl World {
             self.oracle.broken(format!("{agent} is started without a record"));
             return None;
         };
-        if folder.process != Process::Never || folder.archived {
+        let is_first = folder.process == Process::Never;
+        let is_next = !folder.is_live() && folder.launch < folder.record.launch;
+        if !(is_first || is_next) || folder.archived {
             self.oracle.broken(format!("{agent} is started a second time"));
             return None;
         }
         folder.process = Process::Running;
+        folder.launch = folder.record.launch;
+        folder.frozen = false;
         folder.boot = boot;
         folder.started_at = clock;
         folder.lease_until = folder.record.first_lease_until();
@@ -253,7 +257,10 @@ impl World {
         let Some(folder) = self.machines[m].folders.get_mut(&agent) else { return };
         match event {
             ProgramEvent::Ends => {
-                if folder.process == Process::Running {
+                if folder.process == Process::Running && folder.frozen {
+                    let boot = self.machines[m].boot;
+                    self.after(1_000, Event::Program(m, boot, agent, ProgramEvent::Ends));
+                } else if folder.process == Process::Running {
                     let code = i32::from(!Plan::of(&folder.record.spec).succeeds);
                     self.program_ends(m, agent, exit(ExitCause::Program, Some(code), None, clock));
                 }
@@ -289,6 +296,7 @@ impl World {
     pub fn program_ends(&mut self, m: usize, agent: AgentId, seen: ExitSeen) {
         let Some(folder) = self.machines[m].folders.get_mut(&agent) else { return };
         let plan = Plan::of(&folder.record.spec);
+        let seen = ExitSeen { launch: folder.launch, ..seen };
         match plan.leaves_ms {
             Some(ms) => {
                 folder.process = Process::Left(seen);

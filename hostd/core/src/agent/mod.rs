@@ -17,10 +17,12 @@
 //! the business of [`crate::Core`].
 
 mod end;
+mod launch;
 mod lease;
 mod removal;
+mod settings;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::agent::{End, EndCause, Phase, StartStep};
 use protocol::ids::Generation;
@@ -77,6 +79,13 @@ pub struct Agent {
     kill_at: Option<Timestamp>,
     remove_at: Option<Timestamp>,
     lease: Option<LeaseClock>,
+    /// What is wanted and not in force, and why.
+    unmet: BTreeMap<&'static str, String>,
+    /// A step was asked of the machine, and its outcome has not come.
+    is_freezing: bool,
+    is_limiting: bool,
+    /// After a freeze or a thaw that failed.
+    freeze_at: Option<Timestamp>,
 }
 
 impl Agent {
@@ -99,6 +108,10 @@ impl Agent {
             kill_at: None,
             remove_at: None,
             lease: None,
+            unmet: BTreeMap::new(),
+            is_freezing: false,
+            is_limiting: false,
+            freeze_at: None,
         }
     }
 
@@ -107,6 +120,7 @@ impl Agent {
         match (&self.record.end, self.stage) {
             (Some(end), _) => end.phase(),
             (None, Stage::Creating) => Phase::Creating,
+            (None, Stage::Running | Stage::Draining) if self.facts.frozen => Phase::Paused,
             (None, Stage::Running | Stage::Draining) => Phase::Running,
             // An end is set before each of these; should it ever miss, the truth is that it is not known.
             (None, Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed) => Phase::Unknown,
@@ -127,7 +141,7 @@ impl Agent {
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let lease = self.lease.filter(|_| self.stage.is_live()).map(|lease| lease.ask_at);
-        [self.kill_at, self.remove_at, lease].into_iter().flatten().min()
+        [self.kill_at, self.remove_at, lease, self.freeze_due_at()].into_iter().flatten().min()
     }
 
     /// The agent as this hostd found it at its start.
@@ -150,7 +164,7 @@ impl Agent {
                     let detail = "its lease ran out before it was started".to_owned();
                     return self.start_failed(now, StartStep::Host, detail);
                 }
-                vec![Effect::Create(self.record.agent)]
+                vec![Effect::Create { agent: self.record.agent, launch: self.record.launch }]
             }
             Found::NeverStarted => {
                 let end = End {
@@ -288,6 +302,9 @@ impl Agent {
     }
 
     pub fn exited(&mut self, now: Timestamp, exit: ExitSeen) -> Vec<Effect> {
+        if exit.launch != self.record.launch {
+            return Vec::new();
+        }
         match self.stage {
             Stage::Creating | Stage::Running => {
                 self.stage = Stage::Draining;
@@ -308,11 +325,12 @@ impl Agent {
     }
 
     pub fn ended(&mut self, exit: &ExitSeen) -> Vec<Effect> {
-        if self.stage.is_live() { self.end_by(exit) } else { Vec::new() }
+        let is_of_this_start = exit.launch == self.record.launch;
+        if self.stage.is_live() && is_of_this_start { self.end_by(exit) } else { Vec::new() }
     }
 
-    pub fn supervisor_lost(&mut self, now: Timestamp, detail: String) -> Vec<Effect> {
-        if !self.stage.is_live() {
+    pub fn supervisor_lost(&mut self, now: Timestamp, launch: u32, detail: String) -> Vec<Effect> {
+        if !self.stage.is_live() || launch != self.record.launch {
             return Vec::new();
         }
         self.end_unless_requested(EndCause::SupervisorLost, detail, now)

@@ -61,12 +61,13 @@ pub(crate) fn plain_spec() -> AgentSpec {
         has_environment: false,
         prompt: None,
         feedback: None,
-        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,
         user: None,
         lease_ms: None,
+        frozen: false,
+        launch: 1,
     }
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn facts() -> StartFacts {
 
 pub(crate) fn exit(code: i32) -> ExitSeen {
     ExitSeen {
+        launch: 1,
         cause: ExitCause::Program,
         code: Some(code),
         signal: None,
@@ -213,7 +215,11 @@ pub(crate) fn kinds(effects: &[Effect]) -> Vec<&'static str> {
         .map(|effect| match effect {
             Effect::Save(_) => "save",
             Effect::SaveFencing(_) => "save-fencing",
-            Effect::Create(_) => "create",
+            Effect::Create { .. } => "create",
+            Effect::Freeze(_) => "freeze",
+            Effect::Thaw(_) => "thaw",
+            Effect::SetLimits(_) => "set-limits",
+            Effect::Rename(_) => "rename",
             Effect::Terminate(_) => "terminate",
             Effect::Kill(_) => "kill",
             Effect::Collect(_) => "collect",

@@ -175,7 +175,7 @@ fn a_stopped_agent_is_not_started_by_a_late_ensure() {
 fn a_start_that_comes_after_the_end_is_killed() {
     let mut bench = Bench::new();
     bench.order(ensure(1, 1, spec()));
-    bench.give(Input::SupervisorLost { agent: agent_id(1), detail: "gone".into() });
+    bench.give(Input::SupervisorLost { agent: agent_id(1), launch: 1, detail: "gone".into() });
     assert_eq!(kinds(&bench.started(1)), ["kill"]);
 }
 
@@ -189,7 +189,7 @@ fn an_end_after_a_stop_request_is_requested_whatever_it_looks_like() {
     }
     let mut bench = Bench::running();
     bench.order(stop(1, 2));
-    let effects = bench.give(Input::SupervisorLost { agent: agent_id(1), detail: "x".into() });
+    let effects = bench.give(Input::SupervisorLost { agent: agent_id(1), launch: 1, detail: "x".into() });
     assert_eq!(report(&effects).phase, Phase::Stopped);
     for found in [
         Found::Lost { detail: "x".into(), facts: Box::new(facts()) },
@@ -228,7 +228,7 @@ fn every_way_to_end_is_told_apart() {
         assert_eq!((end.code, end.signal), (seen.code, seen.signal));
     }
     let mut bench = Bench::running();
-    let lost = bench.give(Input::SupervisorLost { agent: agent_id(1), detail: "x".into() });
+    let lost = bench.give(Input::SupervisorLost { agent: agent_id(1), launch: 1, detail: "x".into() });
     assert_eq!(report(&lost).end.unwrap().cause, EndCause::SupervisorLost);
 }
 
@@ -286,7 +286,7 @@ fn a_late_or_repeated_input_yields_nothing() {
         Input::Ended { agent: agent_id(1), exit: exit(1) },
         Input::Exited { agent: agent_id(1), exit: exit(1) },
         Input::StartFailed { agent: agent_id(1), step: StartStep::Exec, detail: String::new() },
-        Input::SupervisorLost { agent: agent_id(1), detail: String::new() },
+        Input::SupervisorLost { agent: agent_id(1), launch: 1, detail: String::new() },
         Input::Removed { agent: agent_id(1), outcome: Removal::Done },
         Input::Collected { agent: agent_id(1), collected: Box::default() },
         Input::Ended { agent: agent_id(9), exit: exit(1) },

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod adoption;
+mod changes;
 #[cfg(test)]
 mod host;
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::host::{self, agent_id, exit, facts, killed, plain_spec, spec};
-use hostd_core::{AgentRecord, Core, Effect, ExitCause, ExitSeen, Found, Input, Removal, Stage, Wanted};
+use hostd_core::{
+    AgentRecord, Core, Effect, ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, Stage, Wanted,
+};
 use proptest::prelude::*;
-use protocol::agent::{AgentSpec, End, StartStep};
+use protocol::agent::{AgentSpec, End, ResourceLimits, StartStep};
 use protocol::ids::{AgentId, Fencing, Generation, Incarnation, OrderId, Seq};
 use protocol::order::{Command, Discard, Order};
 use protocol::report::{Collected, Life, SessionFacts};
@@ -39,12 +41,12 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (0..3_u64, 0..4_u8, 1..6_u64, 2..5_u64, 0..12_u8, 0..20_000_u64, 0..3_u8).prop_map(
+        5 => (0..3_u64, 0..5_u8, 1..9_u64, 2..5_u64, 0..12_u8, 0..20_000_u64, 0..12_u8).prop_map(
             |(agent, kind, generation, fencing, flaw, grace_ms, form)| Step::Order {
                 agent, kind, generation, fencing, flaw, grace_ms, form,
             }
         ),
-        10 => (0..3_u64, 0..16_u8, 0..4_u8)
+        10 => (0..3_u64, 0..20_u8, 0..4_u8)
             .prop_map(|(agent, kind, detail)| Step::Outcome { agent, kind, detail }),
         3 => (0..40_000_u64).prop_map(|ms| Step::Pass { ms }),
         1 => prop::collection::vec(0..7_u8, 3).prop_map(|found| Step::Restart { found }),
@@ -57,9 +59,12 @@ struct Watched {
     now: Timestamp,
     disk: BTreeMap<AgentId, AgentRecord>,
     seq: Seq,
-    created: BTreeSet<AgentId>,
-    never_again: BTreeSet<AgentId>,
-    ends: BTreeMap<AgentId, End>,
+    /// Each start has its number.
+    created: BTreeSet<(AgentId, u32)>,
+    never_again: BTreeSet<(AgentId, u32)>,
+    ends: BTreeMap<(AgentId, u32), End>,
+    /// The highest start that an order named.
+    ordered: BTreeMap<AgentId, u32>,
     destroyed: BTreeSet<AgentId>,
 }
 
@@ -73,6 +78,7 @@ impl Watched {
             created: BTreeSet::new(),
             never_again: BTreeSet::new(),
             ends: BTreeMap::new(),
+            ordered: BTreeMap::new(),
             destroyed: BTreeSet::new(),
         }
     }
@@ -83,9 +89,11 @@ impl Watched {
                 let agent = agent_id(*agent);
                 let generation = Generation(*generation);
                 let spec = Box::new(spec_of(*form));
+                let most = self.ordered.entry(agent).or_default();
+                *most = (*most).max(spec.launch);
                 let command = match kind {
-                    0 | 1 => Command::Ensure { agent, generation, spec },
-                    2 => Command::Stop { agent, generation, grace_ms: *grace_ms, spec },
+                    0..=2 => Command::Ensure { agent, generation, spec },
+                    3 => Command::Stop { agent, generation, grace_ms: *grace_ms, spec },
                     _ => {
                         let discard = if grace_ms.is_multiple_of(2) { Discard::Keep } else { Discard::Yes };
                         Command::Destroy { agent, generation, discard, spec }
@@ -110,7 +118,9 @@ impl Watched {
                 Ok(())
             }
             Step::Outcome { agent, kind, detail } => {
-                let input = outcome(agent_id(*agent), *kind, *detail, self.now);
+                let agent = agent_id(*agent);
+                let launch = self.core.agent(agent).map_or(1, |agent| agent.record.launch);
+                let input = outcome((agent, launch), *kind, *detail, self.now);
                 self.give(input)
             }
             Step::Pass { ms } => self.pass(*ms),
@@ -140,11 +150,11 @@ impl Watched {
         for (place, record) in self.disk.clone().into_values().enumerate() {
             let found = found_of(&record, found.get(place).copied().unwrap_or(0));
             let may_create = found == Found::NeverStarted;
-            let agent = record.agent;
+            let start = (record.agent, record.launch);
             self.give(Input::Found { record: Box::new(record), found })?;
-            prop_assert!(may_create || !self.created.contains(&agent), "started although something ran");
+            prop_assert!(may_create || !self.created.contains(&start), "started although something ran");
             // From here on an order may not create it: it is known.
-            self.created.insert(agent);
+            self.created.insert(start);
         }
         Ok(())
     }
@@ -157,11 +167,12 @@ impl Watched {
         for (id, agent) in self.core.agents() {
             let end = agent.record.end.as_ref();
             prop_assert_eq!(end.is_some(), !agent.stage.is_live(), "{:?}", agent);
+            let start = (*id, agent.record.launch);
             if let Some(end) = end {
-                let first = self.ends.entry(*id).or_insert_with(|| end.clone());
+                let first = self.ends.entry(start).or_insert_with(|| end.clone());
                 prop_assert_eq!(first, end, "an end changed");
             } else {
-                prop_assert!(!self.ends.contains_key(id), "an ended agent lives again");
+                prop_assert!(!self.ends.contains_key(&start), "an ended agent lives again");
             }
             let is_destroyed = agent.stage == Stage::Destroyed;
             prop_assert!(is_destroyed || !self.destroyed.contains(id), "a destroyed agent came back");
@@ -176,14 +187,25 @@ impl Watched {
         match effect {
             Effect::Save(record) => {
                 if record.wanted != Wanted::Running || record.end.is_some() {
-                    self.never_again.insert(record.agent);
+                    self.never_again.insert((record.agent, record.launch));
                 }
                 self.disk.insert(record.agent, (**record).clone());
             }
-            Effect::Create(agent) => {
+            Effect::Create { agent, launch } => {
                 self.is_saved(*agent)?;
-                prop_assert!(!self.never_again.contains(agent), "a stopped or ended agent is started");
-                prop_assert!(self.created.insert(*agent), "started twice");
+                prop_assert_eq!(*launch, self.record(*agent).launch);
+                let start = (*agent, *launch);
+                prop_assert!(!self.never_again.contains(&start), "a stopped or ended agent is started");
+                prop_assert!(self.created.insert(start), "started twice");
+                prop_assert!(*launch <= self.ordered.get(agent).copied().unwrap_or(0), "started unasked");
+            }
+            Effect::Freeze(agent) => {
+                self.is_saved(*agent)?;
+                let record = self.record(*agent);
+                prop_assert!(record.spec.frozen && record.wanted == Wanted::Running, "frozen unasked");
+            }
+            Effect::Thaw(agent) | Effect::SetLimits(agent) | Effect::Rename(agent) => {
+                self.is_saved(*agent)?
             }
             Effect::Terminate(agent) => {
                 self.is_saved(*agent)?;
@@ -231,11 +253,13 @@ impl Watched {
 }
 
 fn spec_of(form: u8) -> AgentSpec {
-    match form {
+    let base = match form % 3 {
         0 => spec(),
         1 => AgentSpec { lease_ms: Some(1_000), ..spec() },
         _ => AgentSpec { ready_text: Some("> ".into()), ..plain_spec() },
-    }
+    };
+    let limits = ResourceLimits { pids: Some(u64::from(form) + 1), ..ResourceLimits::default() };
+    AgentSpec { launch: 1 + u32::from(form / 3), frozen: form.is_multiple_of(2), limits, ..base }
 }
 
 fn exit_of(detail: u8) -> ExitSeen {
@@ -247,7 +271,8 @@ fn exit_of(detail: u8) -> ExitSeen {
     }
 }
 
-fn outcome(agent: AgentId, kind: u8, detail: u8, now: Timestamp) -> Input {
+fn outcome((agent, launch): (AgentId, u32), kind: u8, detail: u8, now: Timestamp) -> Input {
+    let exit_of = |detail| ExitSeen { launch, ..exit_of(detail) };
     match kind {
         0 | 1 => Input::Started { agent, facts: Box::new(facts()) },
         2 => Input::StartFailed { agent, step: StartStep::Workspace, detail: "no".into() },
@@ -258,7 +283,7 @@ fn outcome(agent: AgentId, kind: u8, detail: u8, now: Timestamp) -> Input {
         }
         5 => Input::Exited { agent, exit: exit_of(detail) },
         6 | 7 => Input::Ended { agent, exit: exit_of(detail) },
-        8 => Input::SupervisorLost { agent, detail: "gone".into() },
+        8 => Input::SupervisorLost { agent, launch, detail: "gone".into() },
         9 | 10 => Input::Collected { agent, collected: Box::new(Collected::default()) },
         11 => Input::Removed {
             agent,
@@ -270,6 +295,16 @@ fn outcome(agent: AgentId, kind: u8, detail: u8, now: Timestamp) -> Input {
         },
         12 => Input::Degraded { agent, what: "no-cgroup", degraded: detail == 0 },
         13 => Input::Lease { agent, generation: Generation(1), asked_at: now, length_ms: 1_000 },
+        15 => Input::Ended { agent, exit: ExitSeen { launch: launch - 1, ..exit_of(detail) } },
+        16 | 17 => {
+            let failed = (detail == 0).then(|| "a disk stands still".to_owned());
+            Input::Frozen { agent, frozen: detail.is_multiple_of(2), failed }
+        }
+        18 => {
+            let limits = ResourceLimits { pids: Some(u64::from(detail)), ..ResourceLimits::default() };
+            let refused = (detail == 0).then(|| "it holds more".to_owned());
+            Input::LimitsSet { agent, limits, read: LimitsRead::default(), refused }
+        }
         14 => Input::SaveFailed { agent, reason: "full".into() },
         _ => Input::Disk { used_percent: if detail == 0 { 99 } else { 10 } },
     }

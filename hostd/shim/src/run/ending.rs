@@ -93,6 +93,7 @@ impl Supervisor {
             drained: false,
             rows,
             cols,
+            launch: self.record.launch,
         };
         self.end = Some(End { record, stored: None, folder_gone: false, leave_by: None });
         for answer in self.typist.close() {

@@ -93,7 +93,8 @@ fn serve(dir: &Path) -> Result<(), RunError> {
     }
     let old_umask = umask(Mode::from_bits_truncate(0o077));
     let signals = become_supervisor().map_err(RunError::Prepare)?;
-    let agent = launch.as_ref().map(|launch| launch.agent.clone()).unwrap_or_default();
+    let (agent, number) =
+        launch.as_ref().map(|launch| (launch.agent.clone(), launch.launch)).unwrap_or_default();
     let started = launch
         .map_err(|error| failure(StartStep::Launch, 0, with_source(&error)))
         .and_then(|launch| start(launch, old_umask, signals));
@@ -107,7 +108,7 @@ fn serve(dir: &Path) -> Result<(), RunError> {
         Err(failure) => {
             log(&format!("the program was not started: {}", failure.message));
             let _ = std::fs::remove_file(file::SOCKET);
-            let stored = records::store(file::EXIT, &not_started(agent, failure.clone()));
+            let stored = records::store(file::EXIT, &not_started(agent, number, failure.clone()));
             tell(ready, None, Some(failure));
             stored.map_err(RunError::Record)
         }
@@ -174,6 +175,7 @@ fn start(launch: Launch, umask: Mode, signals: SignalFd) -> Result<Supervisor, S
         socket_version: SOCKET_VERSION,
         wall_time_ms: launch.wall_time_ms,
         lease_deadline_boottime_ms: launch.lease_deadline_boottime_ms,
+        launch: launch.launch,
     };
     records::store(file::SHIM, &record)
         .map_err(|error| failure(StartStep::Supervise, 0, with_source(&error)))?;
@@ -220,7 +222,7 @@ fn listen() -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn not_started(agent: String, failure: StartFailure) -> ExitRecord {
+fn not_started(agent: String, launch: u32, failure: StartFailure) -> ExitRecord {
     ExitRecord {
         version: RECORD_VERSION,
         agent,
@@ -240,6 +242,7 @@ fn not_started(agent: String, failure: StartFailure) -> ExitRecord {
         drained: true,
         rows: 0,
         cols: 0,
+        launch: launch.max(1),
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn launch(program: &str, args: &[&str]) -> Launch {
         cgroup_required: false,
         kill_files: Vec::new(),
         freeze_files: Vec::new(),
+        launch: 1,
         events_file: None,
         user: None,
         wall_time_ms: None,

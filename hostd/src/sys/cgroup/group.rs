@@ -55,6 +55,8 @@ pub struct AgentGroup {
     pub agent_procs: Vec<PathBuf>,
     /// Writing `1` kills all of the agent's processes; none before Linux 5.14 and without cgroups.
     pub kill_files: Vec<PathBuf>,
+    /// Where `0` (`cgroup.freeze`) or `THAWED` (`freezer.state`) lets a frozen agent go on.
+    pub freeze_files: Vec<PathBuf>,
     pub enforced: Enforced,
     pub lacking: Vec<Lack>,
 }
@@ -66,10 +68,16 @@ impl AgentGroup {
             Core::V1 { .. } => None,
         };
         let kill_files = kill_file.into_iter().collect();
+        let freeze_files = match &group.core {
+            Core::Unified(folder) => vec![folder.join("cgroup.freeze")],
+            Core::V1 { folder, freezer: true } => vec![folder.join("freezer.state")],
+            Core::V1 { freezer: false, .. } => Vec::new(),
+        };
         Self {
             shim_procs: group.procs("shim"),
             agent_procs: group.procs("agent"),
             kill_files,
+            freeze_files,
             enforced: Enforced::default(),
             lacking: Vec::new(),
             inner: Inner::Files(group),
@@ -82,6 +90,7 @@ impl AgentGroup {
             shim_procs: Vec::new(),
             agent_procs: Vec::new(),
             kill_files: Vec::new(),
+            freeze_files: Vec::new(),
             enforced: Enforced::default(),
             lacking: Vec::new(),
         }
@@ -163,6 +172,18 @@ impl AgentGroup {
         match &self.inner {
             Inner::Files(group) => files::frozen(&group.core),
             Inner::Without(_) => Ok(false),
+        }
+    }
+
+    /// Memory that the agent's processes hold and the kernel cannot take back: no cached files. `None` where this
+    /// machine does not count it.
+    pub fn held_memory(&self) -> Result<Option<u64>, CgroupError> {
+        match &self.inner {
+            Inner::Files(group) => match &group.controllers {
+                Controllers::V2(v2) => v2.held_memory(),
+                Controllers::V1(v1) => v1.held_memory(),
+            },
+            Inner::Without(_) => Ok(None),
         }
     }
 

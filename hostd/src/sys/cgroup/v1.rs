@@ -190,6 +190,14 @@ impl V1Limits {
         Enforced { memory_bytes: memory.filter(|limit| *limit < NO_MEMORY_LIMIT), cpu_millis: cpu, pids }
     }
 
+    pub(super) fn held_memory(&self) -> Result<Option<u64>, CgroupError> {
+        let group = self.group();
+        let Some(leaf) = self.leaf_of::<MemController>(&group) else { return Ok(None) };
+        let text = read(&leaf.join("memory.stat"))?;
+        let held = |key: &str| value_of(&text, key).unwrap_or(0);
+        Ok(Some(held("total_rss").saturating_add(held("total_shmem"))))
+    }
+
     pub(super) fn stats(&self) -> Result<Stats, CgroupError> {
         let group = self.group();
         let mut stats = Stats::default();

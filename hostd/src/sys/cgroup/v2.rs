@@ -137,6 +137,16 @@ impl V2Limits {
         }
     }
 
+    pub(super) fn held_memory(&self) -> Result<Option<u64>, CgroupError> {
+        let path = self.leaf.join("memory.stat");
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = read(&path)?;
+        let held = |key: &str| value_of(&text, key).unwrap_or(0);
+        Ok(Some(held("anon").saturating_add(held("shmem"))))
+    }
+
     pub(super) fn stats(&self) -> Result<Stats, CgroupError> {
         let number = |file: &str| read_number(&self.leaf.join(file));
         let optional = |file: &str| -> Result<Option<String>, CgroupError> {

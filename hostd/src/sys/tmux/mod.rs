@@ -192,6 +192,26 @@ impl Tmux {
         specs.iter().map(answer).collect()
     }
 
+    /// Shows another label in the session of exactly this agent, if it has one.
+    pub async fn rename(&self, agent: &str, label: &str) -> Result<(), TmuxError> {
+        let Some(shard) = lock(&self.placed).get(agent).copied() else { return Ok(()) };
+        let guard = self.guard(shard);
+        let _changing = guard.lock().await;
+        let ShardState::Running(sessions) = self.servers.look(shard).await else { return Ok(()) };
+        let Some(session) = sessions.iter().find(|session| session.agent == agent) else { return Ok(()) };
+        let label = quote(&shown_label(label)).unwrap_or_default();
+        let id = &session.session_id;
+        let commands =
+            format!("rename-window -t '{id}:' -- {label}\nset-option -t '{id}:' @phalanx_label {label}\n");
+        let name = format!("{shard:02}.commands");
+        let path = self.servers.dir().join(&name);
+        write_file(&path, &commands)?;
+        let output = self.servers.call(shard, &["source-file", &name]).await;
+        fs::remove_file(&path).map_err(|source| TmuxError::Io { action: "remove a command file", source })?;
+        let output = output?;
+        if output.status.success() { Ok(()) } else { Err(TmuxError::Refused(complaint(&output))) }
+    }
+
     /// Ends the session of exactly this agent; `false` if it has none.
     pub async fn kill_session(&self, agent: &str) -> Result<bool, TmuxError> {
         if !is_agent_id(agent) {

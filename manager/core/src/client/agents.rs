@@ -61,7 +61,7 @@ impl Core {
         self.out.reply(caller.reply_to, Ok(reply));
     }
 
-    fn place_agent(
+    pub(super) fn place_agent(
         &self,
         now: Timestamp,
         demand: &Demand,
@@ -103,7 +103,12 @@ impl Core {
             if let Ok(agent) = &found {
                 self.want_stopped(*agent, grace_ms.map(|ms| ms.min(check::GRACE_MS_MAX)));
             }
-            outcomes.push(Outcome { target, agent: found.as_ref().ok().copied(), error: found.err() });
+            outcomes.push(Outcome {
+                target,
+                agent: found.as_ref().ok().copied(),
+                error: found.err(),
+                note: String::new(),
+            });
         }
         let reply = Reply::Outcomes(outcomes);
         let state = RequestState::Answered { reply: reply.clone() };
@@ -133,7 +138,7 @@ impl Core {
     }
 }
 
-fn no_place(waiting: &Waiting) -> WireError {
+pub(super) fn no_place(waiting: &Waiting) -> WireError {
     let code = match waiting {
         Waiting::HostCap { .. }
         | Waiting::Memory { .. }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
 use protocol::agent::{AgentSpec, Blob, CheckoutKind, CommitMode, ResourceLimits};
-use protocol::api::PROMPT_LIMIT;
+use protocol::api::{Change, PROMPT_LIMIT};
 use protocol::error::WireError;
 use protocol::ids::Name;
 use protocol::task::{Accept, FailureClass, RunSpec, SubmitTask, TaskSpec};
@@ -130,6 +130,26 @@ fn refuse(mut problems: Vec<String>) -> Result<(), WireError> {
     Err(invalid(problems.join("; ")))
 }
 
+/// A change of agents that are there; what depends on the agent is looked at for each.
+pub(super) fn change(change: &Change, targets: usize) -> Result<(), WireError> {
+    match change {
+        Change::Freeze | Change::Thaw | Change::Start | Change::Limit(_) => Ok(()),
+        Change::Rename { .. } if targets != 1 => Err(invalid("a name is for one agent")),
+        Change::Rename { .. } => Ok(()),
+        Change::Label { set, remove } => {
+            let both: Vec<&str> =
+                remove.iter().filter(|key| set.contains_key(*key)).map(String::as_str).collect();
+            if !both.is_empty() {
+                return Err(invalid(format!("set and taken away at once: {}", both.join(", "))));
+            }
+            match set.keys().chain(remove).find(|key| key.trim().is_empty()) {
+                Some(_) => Err(invalid("a label has a key")),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
 /// A `create`.
 pub(super) fn agent(spec: &AgentSpec) -> Result<(), WireError> {
     let mut problems = Vec::new();
@@ -186,19 +206,6 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
         None if spec.base_commit.is_some() => fields.wrong("base", "there is no repo"),
         None => {}
     }
-    for program in &spec.setup {
-        fields.program("setup", program);
-    }
-    if names::script(&spec.setup).len() > SCRIPT_BYTES_MAX {
-        fields.wrong("setup", format_args!("the commands are longer than {SCRIPT_BYTES_MAX} bytes in all"));
-    }
-    match &spec.base_from {
-        Some(_) if spec.repo.is_none() => fields.wrong("base_from", "there is no repo"),
-        Some(name) if !spec.depends_on.contains(name) => {
-            fields.wrong("base_from", format_args!("{name:?} is not one of depends_on"));
-        }
-        Some(_) | None => {}
-    }
     for program in &spec.verify {
         fields.program("verify", program);
         if program.first().is_some_and(|first| first.starts_with('-')) {
@@ -249,22 +256,17 @@ fn retries(fields: &mut Fields<'_>, spec: &TaskSpec) {
 
 /// Names are unique, dependencies known and without a circle.
 fn graph<'a>(specs: impl Iterator<Item = &'a TaskSpec>, problems: &mut Vec<String>) {
-    let specs: Vec<&TaskSpec> = specs.collect();
     let mut needs: BTreeMap<&Name, BTreeSet<&Name>> = BTreeMap::new();
-    for spec in &specs {
-        if needs.insert(&spec.name, spec.depends_on.iter().chain(&spec.after).collect()).is_some() {
+    for spec in specs {
+        if needs.insert(&spec.name, spec.depends_on.iter().collect()).is_some() {
             problems.push(format!("task {:?}: name: another task of this run has it", spec.name));
         }
     }
     let known: BTreeSet<&Name> = needs.keys().copied().collect();
-    for spec in specs {
-        for (key, names) in [("depends_on", &spec.depends_on), ("after", &spec.after)] {
-            for missing in names.iter().filter(|name| !known.contains(name)) {
-                problems.push(format!("task {:?}: {key}: there is no task {missing:?}", spec.name));
-            }
+    for (name, on) in &mut needs {
+        for missing in on.difference(&known) {
+            problems.push(format!("task {name:?}: depends_on: there is no task {missing:?}"));
         }
-    }
-    for on in needs.values_mut() {
         on.retain(|name| known.contains(name));
     }
     if let Some(circle) = circle(needs) {

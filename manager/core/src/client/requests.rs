@@ -186,6 +186,7 @@ impl Core {
                 target: target.target,
                 agent: target.found.ok(),
                 error: decided.and_then(Result::err),
+                note: String::new(),
             })
             .collect();
         // What is only not known yet is looked at again when the key comes back.

@@ -11,7 +11,7 @@
 use protocol::agent::{AgentSpec, EndCause, Role};
 use protocol::ids::{AgentId, Generation, HostId, Incarnation};
 use protocol::order::Command;
-use protocol::report::{DigestRow, Life, Report};
+use protocol::report::{DigestRow, Life, Report, Unmet};
 use protocol::time::Timestamp;
 
 use crate::record::{DesiredRecord, Wanted};
@@ -69,11 +69,55 @@ impl Agent {
     pub(crate) fn standing(&self) -> Standing {
         match &self.observed {
             Some(report) if report.life == Life::Destroyed => Standing::Gone,
+            Some(report) if self.may_be_started_again(report) => Standing::Live,
             Some(report) if report.end.is_some() && !report.draining => Standing::Ended,
             Some(_) => Standing::Live,
             None if self.desired.as_ref().is_some_and(|d| d.void) => Standing::Gone,
             None => Standing::Unheard,
         }
+    }
+
+    /// A start after this end is wanted, or was and the host has not said that it never took that order.
+    fn may_be_started_again(&self, report: &Report) -> bool {
+        self.desired.as_ref().is_some_and(|desired| {
+            desired.spec.launch > report.spec.launch
+                && (desired.wanted == Wanted::Running || report.generation < desired.generation)
+        })
+    }
+
+    /// Whether the host has yet to report what is wanted now.
+    pub(crate) fn awaits_launch(&self) -> bool {
+        self.observed.as_ref().is_some_and(|report| self.may_be_started_again(report))
+    }
+
+    /// What of the wanted spec is not in force, with the host's reason where it gave one.
+    pub(crate) fn unmet(&self) -> Vec<Unmet> {
+        let Some(desired) = &self.desired else { return Vec::new() };
+        if desired.wanted == Wanted::Destroyed || self.standing() == Standing::Gone {
+            return Vec::new();
+        }
+        let under_way = |what: &str| Unmet { what: what.to_owned(), why: String::new() };
+        let Some(report) = &self.observed else { return vec![under_way("order")] };
+        // A stop of what has ended is sent only where it says something new.
+        let is_behind = report.generation < desired.generation;
+        if is_behind && desired.wanted == Wanted::Running {
+            return vec![under_way("order")];
+        }
+        let (wanted, is) = (&desired.spec, &report.spec);
+        let runs_on = desired.wanted == Wanted::Running;
+        let differs = [
+            ("name", wanted.name != is.name),
+            ("labels", wanted.labels != is.labels),
+            ("limits", wanted.limits != is.limits),
+            ("frozen", wanted.frozen != is.frozen && runs_on && report.end.is_none()),
+            ("launch", wanted.launch > is.launch && runs_on),
+        ];
+        let why = |what: &str| report.unmet.iter().find(|unmet| unmet.what == what && !is_behind).cloned();
+        differs
+            .into_iter()
+            .filter(|(_, differs)| *differs)
+            .map(|(what, _)| why(what).unwrap_or_else(|| under_way(what)))
+            .collect()
     }
 
     /// Ended, and what it left was brought in or cannot be: nothing more is to be expected of it. What never ran
@@ -101,15 +145,19 @@ impl Agent {
         let generation = desired.generation;
         let standing = self.standing();
         match (desired.wanted, standing) {
-            (Wanted::Running, Standing::Unheard) => {
-                Some(Command::Ensure { agent: id, generation, spec: Box::new(desired.spec.clone()) })
+            (Wanted::Running, Standing::Unheard) => Some(ensure(id, desired)),
+            (Wanted::Running, Standing::Live | Standing::Ended) if self.is_behind(generation) => {
+                Some(ensure(id, desired))
             }
             (Wanted::Stopped, Standing::Unheard) => Some(self.stop(id, desired)),
             (Wanted::Stopped, Standing::Live) if !self.is_stopping(generation) => {
                 Some(self.stop(id, desired))
             }
-            // What it refused to destroy: a late duplicate of that order shall find a newer generation.
-            (Wanted::Stopped, Standing::Ended) if desired.kept && self.is_behind(generation) => {
+            // What it refused to destroy: a late duplicate of that order shall find a newer generation. What was
+            // changed of it since goes with the same order.
+            (Wanted::Stopped, Standing::Ended)
+                if self.is_behind(generation) && (desired.kept || self.is_changed()) =>
+            {
                 Some(self.stop(id, desired))
             }
             (Wanted::Destroyed, Standing::Unheard | Standing::Live | Standing::Ended) => {
@@ -126,6 +174,13 @@ impl Agent {
         let grace_ms = desired.grace_ms.unwrap_or(desired.spec.grace_ms);
         let spec = Box::new(desired.spec.clone());
         Command::Stop { agent, generation: desired.generation, grace_ms, spec }
+    }
+
+    /// Something that a host takes from a newer order differs.
+    fn is_changed(&self) -> bool {
+        let (Some(desired), Some(report)) = (&self.desired, &self.observed) else { return false };
+        let (wanted, is) = (&desired.spec, &report.spec);
+        (&wanted.name, &wanted.labels, &wanted.limits) != (&is.name, &is.labels, &is.limits)
     }
 
     fn is_behind(&self, generation: Generation) -> bool {
@@ -149,4 +204,8 @@ impl Agent {
             && !report.holds.is_empty();
         refused.then_some(report.holds.as_slice())
     }
+}
+
+fn ensure(agent: AgentId, desired: &DesiredRecord) -> Command {
+    Command::Ensure { agent, generation: desired.generation, spec: Box::new(desired.spec.clone()) }
 }

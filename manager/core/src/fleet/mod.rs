@@ -90,10 +90,31 @@ impl Fleet {
         self.names.entry(name.clone()).or_default().insert(id);
     }
 
+    /// The label of one agent is another from now on.
+    fn renamed(&mut self, id: AgentId, before: &Name) {
+        let Some(now) = self.agents.get(&id).and_then(Agent::spec).map(|spec| spec.name.clone()) else {
+            return;
+        };
+        if now == *before {
+            return;
+        }
+        if let Some(ids) = self.names.get_mut(before) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.names.remove(before);
+            }
+        }
+        self.name(id, &now);
+    }
+
     /// Changes an agent and brings its slot up to date; true when a slot became free.
     pub(crate) fn update(&mut self, id: AgentId, change: impl FnOnce(&mut Agent)) -> bool {
         if let Some(agent) = self.agents.get_mut(&id) {
+            let before = agent.spec().map(|spec| spec.name.clone());
             change(agent);
+            if let Some(before) = before {
+                self.renamed(id, &before);
+            }
         }
         self.refresh(id)
     }

@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// An operator acts on an agent that has no record: it gets one that says what is reported.
-    fn adopt(&mut self, id: AgentId) {
+    pub(crate) fn adopt(&mut self, id: AgentId) {
         let Some(agent) = self.fleet.agent(id).filter(|agent| agent.desired.is_none()) else { return };
         let Some(report) = agent.observed.as_deref() else { return };
         let desired = DesiredRecord {
@@ -102,7 +102,7 @@ impl Core {
         self.fleet.insert(id, desired, true);
     }
 
-    fn raise(&mut self, id: AgentId, change: impl FnOnce(&mut DesiredRecord)) {
+    pub(crate) fn raise(&mut self, id: AgentId, change: impl FnOnce(&mut DesiredRecord)) {
         let freed = self.fleet.update(id, |agent| {
             if let Some(desired) = &mut agent.desired {
                 desired.generation = desired.generation.next();

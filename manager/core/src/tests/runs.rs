@@ -241,7 +241,12 @@ fn a_child_starts_when_all_its_parents_are_accepted_and_is_never_released_by_a_f
     // Retrying the parent brings the children back.
     assert_eq!(
         world.retry(run, &["b"]),
-        Reply::Outcomes(vec![protocol::api::Outcome { target: String::from("b"), agent: None, error: None }])
+        Reply::Outcomes(vec![protocol::api::Outcome {
+            target: String::from("b"),
+            agent: None,
+            error: None,
+            note: String::new()
+        }])
     );
     assert_eq!(world.state(run, "d"), TaskState::Queued);
     let b = world.at_work(run, "b");

@@ -44,12 +44,13 @@ pub(super) fn agent_spec(name: &str) -> AgentSpec {
         has_environment: false,
         prompt: None,
         feedback: None,
-        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,
         user: None,
         lease_ms: None,
+        frozen: false,
+        launch: 1,
     }
 }
 
@@ -71,9 +72,6 @@ pub(super) fn task_spec(name: &str) -> TaskSpec {
         repo: None,
         base_commit: None,
         depends_on: Vec::new(),
-        after: Vec::new(),
-        base_from: None,
-        setup: Vec::new(),
         priority: 0,
         labels: BTreeMap::new(),
         limits: ResourceLimits::default(),

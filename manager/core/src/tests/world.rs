@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::agent::{AgentSpec, Blob, End, EndCause, Environment, Phase};
+use protocol::agent::{AgentSpec, End, EndCause, Environment, Phase};
 use protocol::api::{Reply, Request, SubmitRun};
 use protocol::error::WireError;
 use protocol::event::Fact;
-use protocol::ids::{
-    AgentId, Fencing, Generation, HostId, Incarnation, Region, RequestKey, RunId, Seq, TaskId,
-};
+use protocol::ids::{AgentId, Fencing, HostId, Incarnation, Region, RequestKey, RunId, Seq, TaskId};
 use protocol::order::{Answer, Command, Discard, Question};
 use protocol::report::{Collected, Heartbeat, HostFacts, Life, Report, Usage};
-use protocol::task::{RunSpec, SubmitTask, TaskInput, TaskSpec, TaskState, TaskView};
+use protocol::task::{RunSpec, SubmitTask, TaskSpec, TaskState, TaskView};
 use protocol::time::Timestamp;
 
+pub(super) use super::agents::program::{Program, tombstone};
 pub(super) use super::specs::*;
 use crate::fleet::agent::Standing;
 use crate::{AskToken, Config, Core, Effect, Input, OrderDraft, StoredRecord, Subject};
@@ -24,22 +23,6 @@ pub(super) fn host_id(name: &str) -> HostId {
 
 pub(super) fn region() -> Region {
     "hub".parse().unwrap()
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Program {
-    pub(super) spec: AgentSpec,
-    pub(super) generation: Generation,
-    pub(super) end: Option<End>,
-    pub(super) draining: bool,
-    pub(super) collected: Option<Collected>,
-    pub(super) destroyed: bool,
-    pub(super) starts: u32,
-    /// What a destroy without the operator's word would lose.
-    pub(super) work: Vec<String>,
-    pub(super) holds: Vec<String>,
-    /// Its supervisor ends it then.
-    pub(super) lease_until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,8 +50,6 @@ pub(super) struct World {
     pub(super) replies: BTreeMap<u64, Vec<Result<Reply, WireError>>>,
     pub(super) asked: Vec<(AskToken, Question)>,
     pub(super) logs: Vec<AgentId>,
-    pub(super) inputs: Vec<Vec<TaskInput>>,
-    pub(super) loses_inputs: bool,
     pub(super) orders: Vec<OrderDraft>,
     pub(super) events: Vec<Fact>,
     pub(super) reports_asked: Vec<Vec<AgentId>>,
@@ -95,8 +76,6 @@ impl World {
             replies: BTreeMap::new(),
             asked: Vec::new(),
             logs: Vec::new(),
-            inputs: Vec::new(),
-            loses_inputs: false,
             orders: Vec::new(),
             events: Vec::new(),
             reports_asked: Vec::new(),
@@ -237,13 +216,6 @@ impl World {
             Effect::Ask { token, question, .. } => self.asked.push((token, question)),
             Effect::AskReports { agents, .. } => self.reports_asked.push(agents),
             Effect::KeepLog { agent, .. } => self.logs.push(agent),
-            Effect::KeepInputs { task, inputs } => {
-                self.inputs.push(inputs);
-                if !self.loses_inputs {
-                    let blob = Some(Blob { sha256: "b".repeat(64), bytes: 1 });
-                    self.input(Input::InputsKept { task, blob });
-                }
-            }
             Effect::Event { fact, .. } => self.events.push(fact),
             Effect::Changed(Subject::Agent(_) | Subject::Run(_) | Subject::Host(_)) => {}
         }
@@ -264,6 +236,9 @@ impl World {
         let requested = |host_now| end(EndCause::Requested, None, host_now);
         match draft.command {
             Command::Ensure { spec, .. } => {
+                if let Some(program) = host.programs.get_mut(&agent) {
+                    program.take(generation, &spec);
+                }
                 host.programs.entry(agent).or_insert_with(|| Program {
                     generation,
                     end: None,
@@ -273,13 +248,17 @@ impl World {
                     starts: 1,
                     work: Vec::new(),
                     holds: Vec::new(),
+                    unmet: Vec::new(),
+                    refuses: None,
+                    is_old: false,
                     lease_until: spec.lease_ms.map(|ms| now.after_ms(ms)),
                     spec: *spec,
                 });
             }
             Command::Stop { spec, .. } => {
+                let wanted = spec.clone();
                 let program = host.programs.entry(agent).or_insert_with(|| tombstone(*spec, generation));
-                program.generation = generation;
+                program.take(generation, &AgentSpec { launch: 1, frozen: false, ..*wanted });
                 if program.end.is_none() {
                     program.end = Some(requested(now));
                     program.collected = Some(collected(None));
@@ -345,6 +324,8 @@ impl World {
             enforced: Vec::new(),
             user: String::new(),
             usage: Usage::default(),
+            unmet: program.unmet.clone(),
+            earlier: Vec::new(),
         }
     }
 
@@ -474,19 +455,4 @@ impl World {
 
 fn is_durable(effect: &Effect) -> bool {
     matches!(effect, Effect::Write(_) | Effect::Seal { .. })
-}
-
-fn tombstone(spec: AgentSpec, generation: Generation) -> Program {
-    Program {
-        spec,
-        generation,
-        end: None,
-        draining: false,
-        collected: None,
-        destroyed: false,
-        starts: 0,
-        work: Vec::new(),
-        holds: Vec::new(),
-        lease_until: None,
-    }
 }

@@ -39,7 +39,7 @@ impl Core {
             .agents()
             .filter(|(_, agent)| {
                 let Some(spec) = agent.spec() else { return false };
-                let phase = agent.observed.as_ref().map_or(Phase::Creating, |report| report.phase);
+                let phase = phase_of(agent);
                 (filter.all || is_current(agent))
                     && (filter.phases.is_empty() || filter.phases.contains(&phase))
                     && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
@@ -67,8 +67,12 @@ impl Core {
             region: host.region.clone(),
             host: host_id.clone(),
             reachability: host.reachability(now, &self.config),
-            phase: report.map_or(Phase::Creating, |report| report.phase),
-            reason: report.map_or_else(|| unheard_words(agent).to_owned(), |report| report.reason.clone()),
+            phase: phase_of(agent),
+            reason: match report {
+                None => unheard_words(agent).to_owned(),
+                Some(_) if agent.awaits_launch() => "it is to be started again".to_owned(),
+                Some(report) => report.reason.clone(),
+            },
             wanted: desired.map_or("unowned", |desired| desired.wanted.as_str()).to_owned(),
             as_of: report.map_or(created_at, |report| report.as_of),
             created_at,
@@ -76,6 +80,8 @@ impl Core {
             last_output: figures.and_then(|row| row.last_output),
             memory_bytes: figures.map_or(0, |row| row.memory_bytes),
             cpu_ms: figures.map_or(0, |row| row.cpu_ms).max(report.map_or(0, |report| report.usage.cpu_ms)),
+            generation: desired.map(|desired| desired.generation),
+            unmet: agent.unmet(),
             spec,
         })
     }
@@ -178,7 +184,7 @@ impl Core {
     pub fn status(&self, now: Timestamp, shell: &ShellFacts) -> StatusView {
         let mut agents = BTreeMap::new();
         for (_, agent) in self.fleet.agents().filter(|(_, agent)| agent.standing() != Standing::Gone) {
-            let phase = agent.observed.as_ref().map_or(Phase::Creating, |report| report.phase);
+            let phase = phase_of(agent);
             *agents.entry(phase.to_string()).or_insert(0) += 1;
         }
         StatusView {
@@ -209,6 +215,14 @@ impl Core {
                 .as_ref()
                 .map_or(EnvironmentOwner::Agent(id), |link| EnvironmentOwner::Task(link.task)),
         )
+    }
+}
+
+/// An end before a start that is wanted says nothing of that start.
+fn phase_of(agent: &Agent) -> Phase {
+    match &agent.observed {
+        Some(report) if !agent.awaits_launch() => report.phase,
+        Some(_) | None => Phase::Creating,
     }
 }
 

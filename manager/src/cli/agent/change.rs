@@ -18,6 +18,7 @@ use super::super::output::pipe::{Stdout, say};
 use super::super::output::render::{Listed, Listing, list};
 use super::super::output::sanitise::safe_line;
 use super::create::quantity;
+use super::select::Which;
 use super::wait::{is_met, wait};
 use super::{select, view};
 use crate::runfile::units::duration_ms;
@@ -71,15 +72,9 @@ fn change(
     request: impl Fn(RequestKey, Vec<String>) -> Request,
 ) -> Result<u8, Failure> {
     let key = request_key(how.key.as_deref())?;
-    let selected = !agents.labels.is_empty();
-    if !selected {
-        select::confirm(verb, agents.targets.len(), false, how.yes)?;
-    }
-    let mut client = context.client()?;
-    let targets = select::targets(&mut client, agents)?;
-    if selected {
-        select::confirm(verb, targets.len(), true, how.yes)?;
-    }
+    // What has ended stays to be destroyed, attempts of tasks too.
+    let which = if until == Until::Destroyed { Which::Present } else { Which::Live };
+    let (mut client, targets) = select::confirmed(context, verb, agents, which, how.yes)?;
     let mut outcomes =
         if targets.is_empty() { Vec::new() } else { ask(&mut client, verb, &request(key, targets))? };
     if !how.no_wait {
@@ -88,7 +83,7 @@ fn change(
     show(context, verb, outcomes)
 }
 
-fn ask(client: &mut Client, verb: &str, request: &Request) -> Result<Vec<Outcome>, Failure> {
+pub fn ask(client: &mut Client, verb: &str, request: &Request) -> Result<Vec<Outcome>, Failure> {
     let answer = client.ask(request).map_err(|failure| match request.key() {
         Some(key) => with_key(failure, &format!("phalanx {verb}"), key),
         None => failure,
@@ -167,7 +162,8 @@ impl Listed for OutcomeRow {
 
     fn cells(&self, wide: bool) -> Vec<String> {
         let said = match &self.outcome.error {
-            None => format!("{}{}", self.verb, if self.verb == "stop" { "ped" } else { "ed" }),
+            None if self.outcome.note.is_empty() => done(&self.verb),
+            None => format!("{} ({})", done(&self.verb), self.outcome.note),
             Some(error) => error.message.clone(),
         };
         let mut cells = vec![self.outcome.target.clone(), said];
@@ -178,8 +174,18 @@ impl Listed for OutcomeRow {
     }
 }
 
+/// What is said of an agent once it is so.
+fn done(verb: &str) -> String {
+    match verb {
+        "stop" => "stopped".to_owned(),
+        "label" => "labelled".to_owned(),
+        verb if verb.ends_with('e') => format!("{verb}d"),
+        verb => format!("{verb}ed"),
+    }
+}
+
 /// One outcome each; the exit code is that of the first that failed.
-fn show(context: &Context, verb: &str, outcomes: Vec<Outcome>) -> Result<u8, Failure> {
+pub fn show(context: &Context, verb: &str, outcomes: Vec<Outcome>) -> Result<u8, Failure> {
     let code =
         outcomes.iter().find_map(|outcome| outcome.error.as_ref()).map_or(exit::OK, |e| e.code.exit_code());
     let rows: Vec<OutcomeRow> =

@@ -86,12 +86,13 @@ fn request_of(args: &Create, settings: &Settings) -> Result<CreateAgent, Failure
         has_environment: !environment.0.is_empty(),
         prompt: None,
         feedback: None,
-        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text,
         user: args.user.clone(),
         lease_ms: None,
+        frozen: false,
+        launch: 1,
     };
     Ok(CreateAgent { key: request_key(args.key.as_deref())?, spec, host, environment })
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
+use protocol::agent::Role;
 use protocol::api::{AgentFilter, AgentView, Reply, Request};
 use protocol::error::ErrorCode;
+use protocol::report::Life;
 
 use super::super::args::agent::Targets;
 use super::super::client::Client;
-use super::super::context::unexpected;
+use super::super::context::{Context, unexpected};
 use super::super::error::Failure;
 use super::super::output::pipe::{can_ask, say_bytes};
 use super::super::output::sanitise::safe_line;
@@ -21,8 +23,37 @@ pub fn filtered(client: &mut Client, filter: AgentFilter) -> Result<Vec<AgentVie
     }
 }
 
+/// Of the agents that a selector finds, those that a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Live,
+    Ended,
+    /// Live ones, and those of persons that have ended: what `ls` shows.
+    Current,
+    /// All but the destroyed, ended attempts too.
+    Present,
+}
+
+impl Which {
+    fn takes(self, view: &AgentView) -> bool {
+        let gone = match &view.report {
+            Some(report) => report.life == Life::Destroyed,
+            // It was not wanted any more before its host ever heard of it.
+            None => view.wanted == "destroyed",
+        };
+        let is_own = view.role == Role::Own;
+        !gone
+            && match self {
+                Self::Live => !view.phase.is_ended(),
+                Self::Ended => view.phase.is_ended() && is_own,
+                Self::Current => !view.phase.is_ended() || is_own,
+                Self::Present => true,
+            }
+    }
+}
+
 /// Targets as they were written, or the ids of those that a selector finds.
-pub fn targets(client: &mut Client, wanted: &Targets) -> Result<Vec<String>, Failure> {
+pub fn targets(client: &mut Client, wanted: &Targets, which: Which) -> Result<Vec<String>, Failure> {
     if wanted.labels.is_empty() {
         if wanted.targets.is_empty() {
             return Err(Failure::usage("no agent is named").hint("give NAMEs, or -l key=value"));
@@ -39,8 +70,28 @@ pub fn targets(client: &mut Client, wanted: &Targets) -> Result<Vec<String>, Fai
         return Err(Failure::usage("names and -l are given; use one of them"));
     }
     let labels: BTreeMap<String, String> = wanted.labels.iter().cloned().collect();
-    let found = filtered(client, AgentFilter { labels, ..AgentFilter::default() })?;
-    Ok(found.iter().map(|view| view.id.to_string()).collect())
+    let found = filtered(client, AgentFilter { all: true, labels, ..AgentFilter::default() })?;
+    Ok(found.iter().filter(|view| which.takes(view)).map(|view| view.id.to_string()).collect())
+}
+
+/// The targets of a change, once a person has said yes where that is needed, and a connection to ask for it.
+pub fn confirmed(
+    context: &Context,
+    verb: &str,
+    wanted: &Targets,
+    which: Which,
+    yes: bool,
+) -> Result<(Client, Vec<String>), Failure> {
+    let selected = !wanted.labels.is_empty();
+    if !selected {
+        confirm(verb, wanted.targets.len(), false, yes)?;
+    }
+    let mut client = context.client()?;
+    let targets = targets(&mut client, wanted, which)?;
+    if selected {
+        confirm(verb, targets.len(), true, yes)?;
+    }
+    Ok((client, targets))
 }
 
 /// One agent.
@@ -57,17 +108,22 @@ pub fn missing(target: &str) -> Failure {
 }
 
 /// A change of agents that were selected, or of several, needs a yes. Off a terminal that is `--yes`.
-pub fn confirm(verb: &str, count: usize, selected: bool, yes: bool) -> Result<(), Failure> {
+fn confirm(verb: &str, count: usize, selected: bool, yes: bool) -> Result<(), Failure> {
     if yes || count == 0 || (count == 1 && !selected) {
         return Ok(());
     }
     if !can_ask() {
         // Names that were written out one by one are meant; a selector may find more than was thought.
-        let what = if selected { "agents that a selector finds" } else { "several agents" };
+        let what = match (selected, count) {
+            (true, 1) => "agent that a selector finds",
+            (true, _) => "agents that a selector finds",
+            (false, _) => "agents",
+        };
         let message = format!("{verb} of {count} {what} needs a yes");
         return Err(Failure::usage(message).hint("add --yes"));
     }
-    say_bytes(safe_line(&format!("{verb} {count} agents? Type yes to go on: ")).as_bytes());
+    let agents = if count == 1 { "agent" } else { "agents" };
+    say_bytes(safe_line(&format!("{verb} {count} {agents}? Type yes to go on: ")).as_bytes());
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     if read.is_ok() && answer.trim() == "yes" {

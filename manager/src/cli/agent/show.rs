@@ -46,6 +46,15 @@ pub fn run(context: &Context, args: &Show) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
+/// What is wanted and not so, with the host's reason where it gave one.
+fn unmet(view: &AgentView) -> String {
+    let said = view.unmet.iter().map(|unmet| match unmet.why.as_str() {
+        "" => format!("{} (under way)", unmet.what),
+        why => format!("{} ({why})", unmet.what),
+    });
+    said.collect::<Vec<_>>().join(", ")
+}
+
 /// Everything that is known, empty lines left out.
 fn describe(row: &AgentRow) -> String {
     let (view, now) = (&row.view, row.now);
@@ -57,6 +66,8 @@ fn describe(row: &AgentRow) -> String {
     let joined = |words: Option<&Vec<String>>| words.map(|words| words.join(", ")).unwrap_or_default();
     let limit = |value: Option<u64>, show: fn(u64) -> String| value.map(show).unwrap_or_default();
     let isolated = spec.user.is_some();
+    // What is in force; a wish that is not is among those not in force.
+    let limits = report.map_or(&spec.limits, |report| &report.spec.limits);
     details(&[
         ("name", view.name.clone()),
         ("id", view.id.to_string()),
@@ -66,7 +77,14 @@ fn describe(row: &AgentRow) -> String {
             "ended",
             row.end().map(|end| format!("{}, {} ago", long_end(end), age(now, end.at))).unwrap_or_default(),
         ),
+        (
+            "ended before",
+            report
+                .map(|report| report.earlier.iter().map(long_end).collect::<Vec<_>>().join("; "))
+                .unwrap_or_default(),
+        ),
         ("wanted", view.wanted.clone()),
+        ("not in force", unmet(view)),
         ("host", format!("{} in {} ({})", view.host, view.region, view.reachability)),
         ("known as of", format!("{} ({} ago)", date(view.as_of), age(now, view.as_of))),
         ("created", format!("{} ({} ago)", date(view.created_at), age(now, view.created_at))),
@@ -84,13 +102,13 @@ fn describe(row: &AgentRow) -> String {
         ("labels", spec.labels.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ")),
         ("user", report.map(|report| report.user.clone()).unwrap_or_default()),
         ("isolation", if isolated { "user".to_owned() } else { "none".to_owned() }),
-        ("memory limit", limit(spec.limits.memory_bytes, human_size)),
+        ("memory limit", limit(limits.memory_bytes, human_size)),
         (
             "cpu limit",
-            limit(spec.limits.cpu_millis, |millis| format!("{}.{:03} cores", millis / 1000, millis % 1000)),
+            limit(limits.cpu_millis, |millis| format!("{}.{:03} cores", millis / 1000, millis % 1000)),
         ),
-        ("pids limit", limit(spec.limits.pids, |pids| pids.to_string())),
-        ("time limit", limit(spec.limits.time_ms, human_duration)),
+        ("pids limit", limit(limits.pids, |pids| pids.to_string())),
+        ("time limit", limit(limits.time_ms, human_duration)),
         ("enforced", joined(report.map(|report| &report.enforced))),
         ("degraded", joined(report.map(|report| &report.degraded))),
         ("memory", human_size(view.memory_bytes)),

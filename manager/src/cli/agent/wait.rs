@@ -26,7 +26,7 @@ pub fn run(context: &Context, args: &Wait) -> Result<u8, Failure> {
     let limit = quantity("--timeout", &args.timeout, duration_ms)?;
     let deadline = Instant::now().checked_add(Duration::from_millis(limit));
     let mut client = context.client()?;
-    let targets = select::targets(&mut client, &args.agents)?;
+    let targets = select::targets(&mut client, &args.agents, select::Which::Current)?;
     let wanted = targets.len();
     let waited = wait(&mut client, targets, until, deadline, args.any)?;
     let met = waited.views.iter().filter(|view| is_met(view, until)).count();
@@ -76,7 +76,11 @@ pub fn wait(
 
 pub fn is_met(view: &AgentView, until: Until) -> bool {
     match until {
-        Until::Started => view.report.as_ref().is_some_and(|report| report.started_at.is_some()),
+        Until::Started => view
+            .report
+            .as_ref()
+            .is_some_and(|report| report.started_at.is_some() && report.spec.launch >= view.spec.launch),
+        Until::Applied => view.unmet.is_empty(),
         Until::Phase(phase) => view.phase == phase,
         Until::Ended => view.phase.is_ended(),
         Until::Destroyed => view.report.as_ref().is_none_or(|report| report.life == Life::Destroyed),
@@ -88,12 +92,13 @@ fn parse_until(text: &str) -> Result<Until, Failure> {
         "started" => return Ok(Until::Started),
         "ended" => return Ok(Until::Ended),
         "destroyed" => return Ok(Until::Destroyed),
+        "applied" => return Ok(Until::Applied),
         _ => {}
     }
     Phase::from_word(&text.to_uppercase()).map(Until::Phase).ok_or_else(|| {
         let phases = Phase::ALL.iter().map(|phase| phase.as_str()).collect::<Vec<_>>().join(", ");
         Failure::usage(format!(
-            "--for {text:?} is not known; it is started, ended, destroyed, or one of {phases}"
+            "--for {text:?} is not known; it is started, ended, destroyed, applied, or one of {phases}"
         ))
     })
 }

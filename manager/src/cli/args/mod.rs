@@ -5,6 +5,7 @@ pub mod config;
 pub mod review;
 pub mod run;
 pub mod screen;
+pub mod settings;
 pub mod watch;
 
 use std::path::PathBuf;
@@ -109,6 +110,28 @@ pub enum Command {
     /// End programs; their workspaces stay
     #[command(before_help = "Examples:\n  phalanx stop demo\n  phalanx stop -l team=core --grace 30s --yes")]
     Stop(agent::Stop),
+    /// Run ended agents again, in the same workspace and transcript
+    #[command(before_help = "Examples:\n  phalanx start demo\n  phalanx start -l team=core --yes")]
+    Start(settings::Start),
+    /// Let all processes of agents stand still; time limits and timeouts go on, and so does `QUIET`
+    #[command(before_help = "Examples:\n  phalanx pause demo\n  phalanx pause -l team=core --yes")]
+    Pause(settings::Pause),
+    /// Let paused agents go on
+    #[command(before_help = "Examples:\n  phalanx resume demo\n  phalanx resume -l team=core --yes")]
+    Resume(settings::Pause),
+    /// Give an agent another label; it finds its own in PHALANX_AGENT_NAME from its next start on
+    #[command(before_help = "Examples:\n  phalanx rename demo parser\n  phalanx rename demo@db-01 parser")]
+    Rename(settings::Rename),
+    /// Set labels (k=v) and take them away (k-)
+    #[command(
+        before_help = "Examples:\n  phalanx label demo team=core old-\n  phalanx label -l team=core --yes tier=1"
+    )]
+    Label(settings::Label),
+    /// Change limits of agents, running ones too; `none` takes a limit away
+    #[command(
+        before_help = "Examples:\n  phalanx limit demo --memory 2G --cpu 1.5\n  phalanx limit demo --timeout none"
+    )]
+    Limit(settings::Limit),
     /// Remove agents and their workspaces; what they printed stays
     #[command(before_help = "Examples:\n  phalanx destroy demo\n  phalanx destroy demo --discard")]
     Destroy(agent::Destroy),
@@ -130,9 +153,6 @@ pub enum Command {
         before_help = "Examples:\n  phalanx retry nightly --failed\n  phalanx retry nightly fix-parser"
     )]
     Retry(run::Retry),
-    /// Change how many tasks of a run may be live at once
-    #[command(before_help = "Examples:\n  phalanx scale nightly 20\n  phalanx scale nightly none")]
-    Scale(run::Scale),
     /// Why an agent, run or task is not further
     #[command(before_help = "Examples:\n  phalanx why nightly\n  phalanx why demo")]
     Why(run::Why),

@@ -173,12 +173,13 @@ fn start(client: &mut Client, profile: &str, named: &NamedProfile) -> Result<Age
         has_environment: false,
         prompt: None,
         feedback: None,
-        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: named.profile.ready.clone(),
         user: None,
         lease_ms: None,
+        frozen: false,
+        launch: 1,
     };
     let create =
         CreateAgent { key: request_key(None)?, spec, host: None, environment: Environment::default() };

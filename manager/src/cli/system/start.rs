@@ -35,7 +35,8 @@ pub fn down(context: &Context, stop_agents: bool) -> Result<u8, Failure> {
     if stop_agents {
         // Agents may live although the manager does not run: it is brought up to end them.
         let stopped = if context.layout.run().exists() { stop_all(&mut context.client()?)? } else { 0 };
-        out.line(&format!("{stopped} agents stopped"))?;
+        let agents = if stopped == 1 { "agent" } else { "agents" };
+        out.line(&format!("{stopped} {agents} stopped"))?;
     }
     let report = stop::down(&context.layout)
         .map_err(|error| Failure::new(ErrorCode::Failed, chain(&error)).hint("phalanx status"))?;

@@ -45,7 +45,7 @@ impl Requests for Answerer {
             | Request::SubmitRun(_)
             | Request::CancelRun { .. }
             | Request::RetryTasks { .. }
-            | Request::ScaleRun { .. } => self.change(request).await,
+            | Request::ChangeAgents { .. } => self.change(request).await,
             Request::Status => {
                 let facts = Arc::clone(&self.facts);
                 let connected = self.hosts.bus.is_connected();

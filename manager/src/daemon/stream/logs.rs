@@ -206,8 +206,8 @@ async fn show_live(
 
 /// Whether all that there will ever be is shown.
 async fn is_complete(hosts: &Hosts, place: &Place, end: &Piece, position: u64) -> Result<bool, WireError> {
-    if end.ended {
-        return Ok(position >= end.length);
+    if end.ended && position < end.length {
+        return Ok(false);
     }
     let agent = place.agent;
     let Some(Found { view, gone }) = hosts.driver.glance(move |glance| queries::agent(glance, agent)).await?
@@ -217,6 +217,8 @@ async fn is_complete(hosts: &Hosts, place: &Place, end: &Piece, position: u64) -
     Ok(match view.report {
         Some(report) => {
             let over = gone || (report.end.is_some() && !report.draining);
+            // The replica's last piece may be that of an earlier start.
+            let over = over || (end.ended && report.spec.launch == 1);
             over && report.transcript.is_none_or(|facts| position >= facts.bytes)
         }
         None => gone,

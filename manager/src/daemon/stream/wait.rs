@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use manager_core::Subject;
-use protocol::api::{Item, Reply, Until};
+use protocol::api::{AgentView, Item, Reply, Until};
 use protocol::error::WireError;
 use protocol::ids::AgentId;
 use protocol::report::Report;
@@ -65,14 +65,22 @@ pub async fn wait(
 
 /// Reached, or out of reach for good. Only a report says either: silence says nothing.
 fn is_settled(Found { view, gone }: &Found, until: Until) -> bool {
-    let report = view.report.as_ref();
+    // A report from before a start that is wanted says nothing of it.
+    let report = view.report.as_ref().filter(|report| *gone || !awaits_launch(view, report));
     let over = *gone || report.is_some_and(|report| report.end.is_some());
     match until {
         Until::Started => over || report.is_some_and(has_started),
         Until::Phase(phase) => over || (report.is_some() && view.phase == phase),
         Until::Ended => over,
         Until::Destroyed => *gone,
+        Until::Applied => {
+            *gone || view.unmet.is_empty() || view.unmet.iter().any(|unmet| !unmet.why.is_empty())
+        }
     }
+}
+
+fn awaits_launch(view: &AgentView, report: &Report) -> bool {
+    view.spec.launch > report.spec.launch && view.wanted == "running"
 }
 
 fn has_started(report: &Report) -> bool {

@@ -8,7 +8,7 @@ use protocol::agent::{
 };
 use protocol::ids::{Fencing, Generation, Incarnation, Seq};
 use protocol::report::{
-    Collected, Life, Output, Report, SessionFacts, TranscriptFacts, Usage, WorkspaceFacts,
+    Collected, Life, Output, Report, SessionFacts, TranscriptFacts, Unmet, Usage, WorkspaceFacts,
 };
 use protocol::transcript::Chunk;
 
@@ -60,12 +60,13 @@ pub(crate) fn spec() -> AgentSpec {
         has_environment: true,
         prompt: Some(blob()),
         feedback: Some(Blob { sha256: "b".repeat(64), bytes: 3 }),
-        inputs: None,
         result: Some(text("result.json")),
         outputs: texts(&["out/a.txt"]),
         ready_text: Some(text("ready>")),
         user: Some(text("worker")),
         lease_ms: Some(300_000),
+        frozen: false,
+        launch: 1,
     }
 }
 
@@ -85,12 +86,13 @@ pub(crate) fn least_spec() -> AgentSpec {
         has_environment: false,
         prompt: None,
         feedback: None,
-        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,
         user: None,
         lease_ms: None,
+        frozen: false,
+        launch: 1,
     }
 }
 
@@ -164,7 +166,23 @@ pub(crate) fn report() -> Report {
         enforced: texts(&["memory", "pids"]),
         user: text("worker"),
         usage: Usage { cpu_ms: 1_540, memory_peak_bytes: 7_340_032 },
+        unmet: Vec::new(),
+        earlier: Vec::new(),
     }
+}
+
+/// As it is wanted after some changes.
+pub(crate) fn changed_spec() -> AgentSpec {
+    AgentSpec { frozen: true, launch: 3, ..spec() }
+}
+
+pub(crate) fn unmet() -> Vec<Unmet> {
+    let why = text("it holds 300 MiB of memory");
+    vec![Unmet { what: text("limits"), why }, Unmet { what: text("frozen"), why: String::new() }]
+}
+
+pub(crate) fn changed_report() -> Report {
+    Report { spec: changed_spec(), end: None, unmet: unmet(), earlier: vec![end()], ..report() }
 }
 
 pub(crate) fn least_report() -> Report {
@@ -199,7 +217,8 @@ pub(crate) fn all() -> Vec<Sample> {
     vec![
         Sample::of("agent-spec", spec()),
         Sample::of("agent-spec-least", least_spec()),
-        Sample::of("agent-spec-inputs", AgentSpec { inputs: Some(blob()), ..least_spec() }),
+        Sample::of("agent-spec-changed", changed_spec()),
+        Sample::of("report-changed", changed_report()),
         Sample::of("end", end()),
         Sample::of("environment", environment()),
         Sample::of("report", report()),

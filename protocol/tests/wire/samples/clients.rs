@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, Role};
 use protocol::api::{
-    AgentFilter, AgentView, CreateAgent, HostView, Item, LogStart, Outcome, Reachability, Reason, Reply,
-    Request, StatusView, SubmitRun, Until,
+    AgentFilter, AgentView, Change, CreateAgent, HostView, Item, LimitChange, LogStart, Outcome,
+    Reachability, Reason, Reply, Request, StatusView, SubmitRun, Until,
 };
 use protocol::compare::{CompareForm, Comparison};
 use protocol::event::Fact;
-use protocol::ids::RequestKey;
+use protocol::ids::{Generation, RequestKey};
 use protocol::order::{Discard, OutputStream};
 use protocol::task::SubmitTask;
 
-use super::agents::{environment, least_spec, report, spec};
+use super::agents::{changed_report, changed_spec, environment, least_spec, report, spec, unmet};
 use super::hosts::{error, event, facts, file_changes, resolved, sides};
 use super::tasks::{least_task_spec, run_spec, run_view, task_spec, task_view};
 use super::{AT, agent_id, host, region, run_id, task_id, text, texts};
@@ -41,6 +41,18 @@ pub(crate) fn agent_view() -> AgentView {
         last_output: Some(AT.after_ms(3)),
         memory_bytes: 1 << 20,
         cpu_ms: 1_540,
+        generation: None,
+        unmet: Vec::new(),
+    }
+}
+
+fn changed_view() -> AgentView {
+    AgentView {
+        spec: changed_spec(),
+        report: Some(changed_report()),
+        generation: Some(Generation(4)),
+        unmet: unmet(),
+        ..agent_view()
     }
 }
 
@@ -95,6 +107,7 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
         ("wait-phase", wait(Until::Phase(Phase::Paused))),
         ("wait-ended", wait(Until::Ended)),
         ("wait-destroyed", wait(Until::Destroyed)),
+        ("wait-applied", wait(Until::Applied)),
         ("stop-agents", Request::StopAgents { key: key(), targets: targets(), grace_ms: Some(1_500) }),
         ("stop-agents-least", Request::StopAgents { key: key(), targets: targets(), grace_ms: None }),
         ("destroy-agents", Request::DestroyAgents { key: key(), targets: targets(), discard: Discard::Yes }),
@@ -118,6 +131,26 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
     ]
 }
 
+fn change_requests() -> Vec<(&'static str, Request)> {
+    let change = |change| Request::ChangeAgents { key: key(), targets: texts(&["a", "b@db-01"]), change };
+    let set = BTreeMap::from([(text("team"), text("blue"))]);
+    let limits = LimitChange {
+        memory_bytes: Some(1 << 33),
+        cpu_millis: Some(0),
+        pids: None,
+        time_ms: Some(3_600_000),
+    };
+    vec![
+        ("change-freeze", change(Change::Freeze)),
+        ("change-thaw", change(Change::Thaw)),
+        ("change-start", change(Change::Start)),
+        ("change-rename", change(Change::Rename { name: "naïve 名前".parse().unwrap() })),
+        ("change-label", change(Change::Label { set, remove: texts(&["old"]) })),
+        ("change-limit", change(Change::Limit(limits))),
+        ("change-limit-least", change(Change::Limit(LimitChange::default()))),
+    ]
+}
+
 fn run_requests() -> Vec<(&'static str, Request)> {
     let run = || text("nightly");
     let tasks = vec![
@@ -135,7 +168,6 @@ fn run_requests() -> Vec<(&'static str, Request)> {
         ("follow-run", Request::FollowRun { run: run() }),
         ("cancel-run", Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]) }),
         ("retry-tasks", Request::RetryTasks { key: key(), run: run(), tasks: Vec::new() }),
-        ("scale-run", Request::ScaleRun { key: key(), run: run(), max_parallel: Some(20) }),
         ("why", Request::Why { target: text("nightly/fix it") }),
         (
             "compare",
@@ -147,9 +179,11 @@ fn run_requests() -> Vec<(&'static str, Request)> {
 
 fn replies() -> Vec<(&'static str, Reply)> {
     let outcomes = vec![
-        Outcome { target: text("a"), agent: Some(agent_id()), error: None },
-        Outcome { target: text("x"), agent: None, error: Some(error()) },
+        Outcome { target: text("a"), agent: Some(agent_id()), error: None, note: String::new() },
+        Outcome { target: text("x"), agent: None, error: Some(error()), note: String::new() },
     ];
+    let note = text("team was red");
+    let noted = vec![Outcome { target: text("a"), agent: Some(agent_id()), error: None, note }];
     let reason = Reason {
         subject: text("task fix it"),
         state: text("QUEUED"),
@@ -170,6 +204,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("accepted", Reply::Accepted { agent: agent_id() }),
         ("agents", Reply::Agents { agents: vec![agent_view(), least_view], as_of: AT }),
         ("outcomes", Reply::Outcomes(outcomes)),
+        ("outcomes-noted", Reply::Outcomes(noted)),
         ("exited", Reply::Exited { code: Some(3), signal: None }),
         ("resolved", Reply::Resolved(resolved())),
         ("submitted", Reply::Submitted { run: run_id(), tasks: vec![task_id()] }),
@@ -192,6 +227,7 @@ fn items() -> Vec<(&'static str, Item)> {
     };
     vec![
         ("agent", Item::Agent(Box::new(agent_view()))),
+        ("agent-changed", Item::Agent(Box::new(changed_view()))),
         ("log", Item::Log { offset: 1 << 33, bytes: b"hi\xff\n".to_vec() }),
         ("output", Item::Output { stream: OutputStream::Stderr, bytes: b"hi\xff\n".to_vec() }),
         ("event", Item::Event(Box::new(event(true, destroyed)))),
@@ -205,6 +241,7 @@ fn items() -> Vec<(&'static str, Item)> {
 pub(crate) fn all() -> Vec<Sample> {
     let mut all: Vec<Sample> = agent_requests()
         .into_iter()
+        .chain(change_requests())
         .chain(run_requests())
         .map(|(name, request)| Sample::of(format_args!("request-{name}"), request))
         .collect();

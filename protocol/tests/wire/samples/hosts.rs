@@ -57,6 +57,7 @@ pub(crate) fn facts() -> HostFacts {
         labels: BTreeMap::from([(text("gpu"), text("2"))]),
         disk_share_max_percent: 85,
         degraded: texts(&["no-cgroup-memory"]),
+        cannot_freeze: None,
     }
 }
 

@@ -1,4 +1,7 @@
-//! Creating, stopping and destroying agents.
+//! Creating, stopping and destroying agents; changes of those that are there are in `changes`.
+
+mod changes;
+pub(super) mod program;
 
 use protocol::agent::Phase;
 use protocol::agent::{Checkout, CheckoutKind, EndCause, Environment};

@@ -5,7 +5,7 @@ use protocol::ids::{AgentId, Generation};
 use protocol::shim::Request;
 use protocol::time::Timestamp;
 
-use super::shim_link::ShimLink;
+use super::super::shim_link::ShimLink;
 use crate::clock;
 use crate::machine::Machine;
 use crate::sys::facts::boottime_ms;

@@ -15,7 +15,7 @@ use crate::fleet::agent::Standing;
 
 impl World {
     /// As hostd and the supervisors do it: asked for at thirds, and ended at the deadline by those who hear nothing.
-    pub(super) fn watch_leases(&mut self) {
+    pub(in crate::tests) fn watch_leases(&mut self) {
         let now = self.now;
         let mut ended = Vec::new();
         let mut asking = Vec::new();
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    pub(super) fn ask_lease(
+    pub(in crate::tests) fn ask_lease(
         &mut self,
         host: &HostId,
         agent: AgentId,

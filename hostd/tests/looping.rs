@@ -212,6 +212,7 @@ fn spec(name: &str) -> Box<AgentSpec> {
         has_environment: false,
         prompt: None,
         feedback: None,
+        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,

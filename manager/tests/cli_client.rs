@@ -51,6 +51,7 @@ fn view(number: u128, name: &str, phase: Phase) -> AgentView {
             has_environment: false,
             prompt: None,
             feedback: None,
+            inputs: None,
             result: None,
             outputs: Vec::new(),
             ready_text: None,

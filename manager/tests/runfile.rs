@@ -157,6 +157,51 @@ fn each_mistake_is_named_with_its_place_and_the_remedy() {
 }
 
 #[test]
+fn a_task_may_build_on_another_and_one_may_come_after_all() {
+    let text = "
+defaults: {repo: lib}
+tasks:
+  - {name: first, command: make}
+  - {name: second, command: make more, depends_on: first, base_from: first, setup: [./configure, [make, deps]]}
+reduce: {command: sum up}
+";
+    let plan = yaml(text).unwrap();
+    assert_eq!(names(&plan), ["first", "second", "reduce"]);
+    let second = &plan.tasks[1].spec;
+    assert_eq!(second.base_from.as_ref().map(|name| name.as_str()), Some("first"));
+    assert_eq!(second.setup, [vec!["sh", "-c", "./configure"], vec!["make", "deps"]]);
+    let reduce = &plan.tasks[2].spec;
+    assert_eq!(reduce.after.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["first", "second"]);
+    assert!(reduce.depends_on.is_empty());
+
+    let rows = mapped(
+        "tasks:\n  - {name: do, command: 'x {{ row.n }}', repo: lib}\n  - {name: then, command: y, repo: lib, \
+         depends_on: do, base_from: do, after: do}\nreduce: {name: sum, command: z, after: [do-1]}\n",
+        "{\"n\": 1}\n{\"n\": 2}\n",
+        &[],
+    )
+    .unwrap();
+    let then = &rows.tasks[3].spec;
+    assert_eq!(then.base_from.as_ref().map(|name| name.as_str()), Some("do-2"), "the one of the same row");
+    assert_eq!(then.after[0].as_str(), "do-2");
+    assert_eq!(rows.tasks[4].spec.after.len(), 1, "after those that it names");
+
+    for (wrong, said) in [
+        ("tasks: [{command: a, base_from: b}]", "base_from is given without repo"),
+        ("tasks: [{name: x, command: a, repo: l, base_from: y}, {name: y, command: b}]", "not in depends_on"),
+        ("tasks: [{name: x, command: a, after: nobody}]", "after names \"nobody\", which is no task"),
+        (
+            "tasks: [{name: x, command: a, after: y}, {name: y, command: b, depends_on: x}]",
+            "in a circle: x → y → x",
+        ),
+        ("tasks: [{name: reduce, command: a}]\nreduce: {command: b}", "the name is already taken"),
+    ] {
+        let told = refused(wrong);
+        assert!(told.contains(said), "{wrong}: {told}");
+    }
+}
+
+#[test]
 fn all_problems_are_told_at_once_up_to_twenty() {
     let said = refused("tasks:\n  - {comand: x}\n  - {command: x, cpu: no}\n  - {command: x, memory: no}\n");
     assert_eq!(said.lines().count(), 4, "{said}");

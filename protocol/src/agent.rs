@@ -267,6 +267,9 @@ pub struct AgentSpec {
     /// Log of the failed attempt before; becomes the file that `PHALANX_FEEDBACK_FILE` names.
     #[serde(default)]
     pub feedback: Option<Blob>,
+    /// What the tasks before it left; becomes the file that `PHALANX_INPUTS_FILE` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Blob>,
     /// JSON file, relative to the workspace, that the agent must leave.
     #[serde(default)]
     pub result: Option<String>,

@@ -116,6 +116,12 @@ pub enum Request {
     Why {
         target: Target,
     },
+    /// How many tasks of a run may be live at once from now on; none: as many as hosts take.
+    ScaleRun {
+        key: RequestKey,
+        run: Target,
+        max_parallel: Option<u32>,
+    },
     /// Agents as rows of a list.
     ListRows(RowFilter),
     /// What an agent's terminal shows, with up to `history` lines above.
@@ -183,6 +189,7 @@ impl Request {
             | Self::DestroyAgents { key, .. }
             | Self::CancelRun { key, .. }
             | Self::RetryTasks { key, .. }
+            | Self::ScaleRun { key, .. }
             | Self::ChangeAgents { key, .. } => Some(key),
             Self::Status
             | Self::Hosts

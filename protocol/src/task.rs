@@ -41,6 +41,16 @@ pub struct TaskSpec {
     /// Names of tasks of the same run that must be accepted first.
     #[serde(default)]
     pub depends_on: Vec<Name>,
+    /// Names of tasks of the same run that must be over first, whatever became of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Name>,
+    /// Starts from the commit of this task, which is one of `depends_on`, instead of from `base_commit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_from: Option<Name>,
+    /// Programs that are run in the workspace, one after another, before `program`; the first that fails ends the
+    /// attempt with its code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<Vec<String>>,
     /// Higher goes first.
     #[serde(default)]
     pub priority: i32,
@@ -202,6 +212,26 @@ pub enum Waiting {
     },
     #[serde(other)]
     Unknown,
+}
+
+/// What a task left to those that wait for it. As JSON, a list of these is the file that `PHALANX_INPUTS_FILE` names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskInput {
+    pub task: Name,
+    pub id: TaskId,
+    pub state: TaskState,
+    /// Why it is in this state, for a person.
+    pub reason: String,
+    /// Accepted by exit code alone.
+    pub unverified: bool,
+    /// The recorded commit of its last attempt, under `result_ref` of its repository.
+    pub commit: Option<String>,
+    pub base_commit: Option<String>,
+    pub result_ref: Option<String>,
+    pub branch: Option<String>,
+    /// The text of its `result:` file, which is JSON.
+    pub result: Option<String>,
+    pub outputs: Vec<crate::report::Output>,
 }
 
 /// One try of a task.

@@ -70,6 +70,7 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
     if record.launch == 1 {
         fetch(machine, &folder, "prompt", spec.prompt.as_ref(), &user).await?;
         fetch(machine, &folder, "feedback", spec.feedback.as_ref(), &user).await?;
+        fetch(machine, &folder, "inputs", spec.inputs.as_ref(), &user).await?;
     }
     let environment = environment_of(machine, record, &user)
         .await

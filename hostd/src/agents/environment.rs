@@ -48,6 +48,9 @@ pub async fn environment_of(
     if spec.feedback.is_some() {
         set("PHALANX_FEEDBACK_FILE", path_of("given/feedback"));
     }
+    if spec.inputs.is_some() {
+        set("PHALANX_INPUTS_FILE", path_of("given/inputs"));
+    }
     if let Some(link) = &spec.task {
         set("PHALANX_RUN", link.run.to_string());
         set("PHALANX_RUN_NAME", link.run_name.clone());

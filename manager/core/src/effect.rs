@@ -11,6 +11,7 @@ use protocol::error::WireError;
 use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, HostId, Incarnation, Region, RunId, TaskId};
 use protocol::order::{Command, Question};
+use protocol::task::TaskInput;
 use protocol::time::Timestamp;
 
 use crate::record::StoredRecord;
@@ -58,6 +59,11 @@ pub enum Effect {
     KeepLog {
         agent: AgentId,
         host: HostId,
+    },
+    /// Store what the tasks before this one left, as JSON; answered by [`crate::Input::InputsKept`].
+    KeepInputs {
+        task: TaskId,
+        inputs: Vec<TaskInput>,
     },
     /// One of the manager's own facts; `name` is the label of what it is about. Phases of agents are the hosts'
     /// facts and are published by them.

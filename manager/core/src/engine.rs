@@ -60,6 +60,7 @@ impl Core {
             Input::Heartbeat(heartbeat) => self.observe_heartbeat(now, &heartbeat),
             Input::Answered { token, answer } => self.answered(now, token, answer),
             Input::LogKept { agent, blob } => self.log_kept(agent, blob),
+            Input::InputsKept { task, blob } => self.inputs_kept(now, task, blob),
             Input::LeaseAsked { reply_to, host, agent, generation } => {
                 self.lease_asked(now, reply_to, &host, agent, generation);
             }

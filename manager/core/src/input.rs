@@ -3,7 +3,7 @@
 use protocol::agent::Blob;
 use protocol::api::Request;
 use protocol::error::WireError;
-use protocol::ids::{AgentId, Generation, HostId};
+use protocol::ids::{AgentId, Generation, HostId, TaskId};
 use protocol::order::Answer;
 use protocol::report::{Heartbeat, Report};
 
@@ -30,6 +30,11 @@ pub enum Input {
     /// What became of an [`crate::Effect::KeepLog`]; `None` when there is no log to be had.
     LogKept {
         agent: AgentId,
+        blob: Option<Blob>,
+    },
+    /// What became of an [`crate::Effect::KeepInputs`]; `None` when it could not be stored.
+    InputsKept {
+        task: TaskId,
         blob: Option<Blob>,
     },
     /// A host asks for a longer lease of an agent. Answered by exactly one [`crate::Effect::Lease`] of this call. The

@@ -59,6 +59,18 @@ pub fn script(programs: &[Vec<String>]) -> String {
     script
 }
 
+/// The program, with what must be run before it where there is something.
+#[must_use]
+pub fn with_setup(setup: &[Vec<String>], program: &[String]) -> Vec<String> {
+    if setup.is_empty() {
+        return program.to_vec();
+    }
+    let script = format!("{}exec \"$@\"\n", script(setup));
+    let mut words = vec![String::from("/bin/sh"), String::from("-c"), script, String::from("setup")];
+    words.extend_from_slice(program);
+    words
+}
+
 /// `wished`, or `wished~<tail>` when an agent that is there has that name. The id makes the second one unique.
 pub(crate) fn unique_name(wished: &str, id: AgentId, taken: impl Fn(&Name) -> bool) -> Option<Name> {
     let name = wished.parse::<Name>().ok().filter(|name| !taken(name));

@@ -175,6 +175,9 @@ pub struct TaskRecord {
     pub feedback: Feedback,
     #[serde(default)]
     pub landing: Landing,
+    /// What the tasks before it left, once it was kept for the next attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Blob>,
 }
 
 /// One target of a `destroy` that is not decided yet.

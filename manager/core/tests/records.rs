@@ -101,6 +101,7 @@ fn task() -> TaskRecord {
         blocked_by: Some("first".parse().unwrap()),
         feedback: Feedback::Kept { blob: agents::blob() },
         landing: Landing::Due,
+        inputs: None,
     }
 }
 

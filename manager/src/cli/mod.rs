@@ -99,6 +99,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Tasks(args) => run::list::tasks(context, &args),
         Command::Cancel(args) => run::change::cancel(context, &args),
         Command::Retry(args) => run::change::retry(context, &args),
+        Command::Scale(args) => run::change::scale(context, &args),
         Command::Why(args) => run::why::run(context, &args),
         Command::Diff(args) => review::diff::run(context, &args),
         Command::Patch(args) => review::patch::run(context, &args),

@@ -245,7 +245,13 @@ impl TaskFacts {
             result: collected(|collected| collected.result.is_some())
                 .and_then(|collected| collected.result.as_deref())
                 .and_then(|text| serde_json::from_str(text).ok()),
-            depends_on: task.spec.depends_on.iter().map(ToString::to_string).collect(),
+            depends_on: task
+                .spec
+                .depends_on
+                .iter()
+                .chain(&task.spec.after)
+                .map(ToString::to_string)
+                .collect(),
             verify: task.spec.verify.clone(),
             took_ms: begun.map_or(0, |begun| ended.ms_since(begun)),
             attempts: task.attempts.iter().map(|attempt| AttemptFacts::new(attempt, now)).collect(),

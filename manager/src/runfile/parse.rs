@@ -171,7 +171,32 @@ fn expand(
         Some(rows) => rows.iter().zip(1..).for_each(|(row, index)| each_row(Some(row), index)),
         None => each_row(None, 1),
     }
+    if let Some(reduce) = &document.reduce {
+        let task =
+            with_settings(&options.fields, with_defaults(document.defaults.as_ref(), reduce, problems));
+        let scope = Scope::new(&options.set, None, 1);
+        let mut errors = Vec::new();
+        let mut node = if templated { renderer.render(&task, &scope, &mut errors) } else { task };
+        let name = node.get("name").and_then(Node::scalar).unwrap_or("reduce").to_owned();
+        for RenderError { at, message } in errors {
+            problems.add_to_task(at, &name, message);
+        }
+        set_name(&mut node, &name);
+        wait_for_all(&mut node, &expanded);
+        expanded.push(Expanded { name, node });
+    }
     expanded
+}
+
+/// After every other task, unless it says after which.
+fn wait_for_all(node: &mut Node, others: &[Expanded]) {
+    let at = node.at;
+    let Kind::Map(entries) = &mut node.kind else { return };
+    if entries.iter().any(|(key, _)| key.name == "after") {
+        return;
+    }
+    let names = others.iter().map(|other| Node::text(at, &other.name)).collect();
+    entries.push((Key { at, name: "after".to_owned() }, Node { at, kind: Kind::List(names) }));
 }
 
 /// Keys of which a task has one; its own drives out those of the defaults.
@@ -255,16 +280,21 @@ fn set_name(node: &mut Node, name: &str) {
     }
 }
 
+/// Keys that name other tasks.
+const DEPENDENCIES: &[&str] = &["depends_on", "after", "base_from"];
+
 fn rename_dependencies(node: &mut Node, names: &BTreeMap<String, String>) {
     let Kind::Map(entries) = &mut node.kind else { return };
-    let Some((_, value)) = entries.iter_mut().find(|(key, _)| key.name == "depends_on") else { return };
     let rename = |item: &mut Node| {
         if let Some(name) = item.scalar().and_then(|name| names.get(name)) {
             item.kind = Kind::Text(name.clone());
         }
     };
-    match &mut value.kind {
-        Kind::List(items) => items.iter_mut().for_each(rename),
-        _ => rename(value),
+    let named = entries.iter_mut().filter(|(key, _)| DEPENDENCIES.contains(&key.name.as_str()));
+    for (_, value) in named {
+        match &mut value.kind {
+            Kind::List(items) => items.iter_mut().for_each(rename),
+            _ => rename(value),
+        }
     }
 }

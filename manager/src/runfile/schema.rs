@@ -7,7 +7,8 @@ use super::format::node::{Kind, Node};
 use super::problem::{Collector, Place};
 use super::profile::Profile;
 
-const DOCUMENT: &[&str] = &["name", "max_parallel", "labels", "defaults", "profiles", "rows", "tasks"];
+const DOCUMENT: &[&str] =
+    &["name", "max_parallel", "labels", "defaults", "profiles", "rows", "tasks", "reduce"];
 const PROFILE: &[&str] = &["command", "interactive", "ready"];
 
 /// A document, its tasks not yet read.
@@ -20,6 +21,8 @@ pub struct Document {
     pub profiles: BTreeMap<String, Profile>,
     pub rows: Option<Vec<Node>>,
     pub tasks: Vec<Node>,
+    /// One more task, after all others.
+    pub reduce: Option<Node>,
 }
 
 impl Document {
@@ -46,6 +49,7 @@ impl Document {
         document.labels = fields.pairs("labels");
         document.defaults = fields.get("defaults").cloned();
         document.rows = list(&mut fields, "rows");
+        document.reduce = fields.get("reduce").cloned();
         match list(&mut fields, "tasks") {
             Some(tasks) => document.tasks = tasks,
             None if fields.get("tasks").is_none() => fields.complain(fields.at, "tasks is missing"),

@@ -25,7 +25,10 @@ pub const TASK: &[&str] = &[
     "profile",
     "repo",
     "base",
+    "base_from",
     "depends_on",
+    "after",
+    "setup",
     "priority",
     "labels",
     "cpu",
@@ -89,7 +92,10 @@ impl Reader<'_> {
         let verify = fields.programs("verify");
         let accept = accept(&mut fields, &verify, repo.is_some());
         let environment = environment(&mut fields);
-        let depends_on = depends_on(&mut fields);
+        let depends_on = names(&mut fields, "depends_on");
+        let after = names(&mut fields, "after");
+        let base_from = base_from(&mut fields, &depends_on, repo.is_some());
+        let setup = fields.programs("setup");
         let limits = limits(&mut fields);
         let spec = TaskSpec {
             name: parsed_name.ok()?,
@@ -99,6 +105,9 @@ impl Reader<'_> {
             repo: None,
             base_commit: None,
             depends_on,
+            after,
+            base_from,
+            setup,
             priority: fields.whole("priority").unwrap_or_default(),
             labels: fields.pairs("labels"),
             limits,
@@ -237,18 +246,32 @@ pub fn check_variable(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn depends_on(fields: &mut Fields<'_>) -> Vec<Name> {
+/// Names of other tasks.
+fn names(fields: &mut Fields<'_>, key: &str) -> Vec<Name> {
     let mut names: Vec<Name> = Vec::new();
-    for (at, text) in fields.texts("depends_on") {
+    for (at, text) in fields.texts(key) {
         match text.parse::<Name>() {
-            Ok(name) if names.contains(&name) => {
-                fields.complain(at, format!("depends_on names {text:?} twice"))
-            }
+            Ok(name) if names.contains(&name) => fields.complain(at, format!("{key} names {text:?} twice")),
             Ok(name) => names.push(name),
-            Err(error) => fields.complain(at, format!("depends_on: {error}")),
+            Err(error) => fields.complain(at, format!("{key}: {error}")),
         }
     }
     names
+}
+
+/// The task whose commit it starts from.
+fn base_from(fields: &mut Fields<'_>, depends_on: &[Name], has_repo: bool) -> Option<Name> {
+    let text = fields.text("base_from")?;
+    let at = fields.place("base_from");
+    match text.parse::<Name>() {
+        Ok(_) if !has_repo => fields.complain(at, "base_from is given without repo"),
+        Ok(name) if !depends_on.contains(&name) => {
+            fields.complain(at, format!("base_from names {text:?}, which is not in depends_on"));
+        }
+        Ok(name) => return Some(name),
+        Err(error) => fields.complain(at, format!("base_from: {error}")),
+    }
+    None
 }
 
 fn limits(fields: &mut Fields<'_>) -> ResourceLimits {

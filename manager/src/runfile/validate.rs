@@ -22,7 +22,10 @@ pub fn check(tasks: &[PlannedTask], problems: &mut Collector) {
     let mut parents: Vec<Vec<usize>> = Vec::with_capacity(tasks.len());
     for task in tasks {
         let mut found = Vec::new();
-        for parent in &task.spec.depends_on {
+        let waits_for = [("depends_on", &task.spec.depends_on), ("after", &task.spec.after)];
+        let waits_for =
+            waits_for.into_iter().flat_map(|(key, names)| names.iter().map(move |name| (key, name)));
+        for (key, parent) in waits_for {
             match places.get(parent.as_str()) {
                 Some(index) => found.push(*index),
                 None => {
@@ -31,7 +34,7 @@ pub fn check(tasks: &[PlannedTask], problems: &mut Collector) {
                     } else {
                         suggestion(parent.as_str(), places.keys().copied())
                     };
-                    let message = format!("depends_on names {:?}, which is no task{hint}", parent.as_str());
+                    let message = format!("{key} names {:?}, which is no task{hint}", parent.as_str());
                     problems.add_to_task(task.at, task.spec.name.as_str(), message);
                 }
             }

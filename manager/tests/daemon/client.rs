@@ -130,6 +130,7 @@ pub(crate) fn create(key: &str, name: &str, environment: &[(&str, &str)]) -> Req
         has_environment: false,
         prompt: None,
         feedback: None,
+        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,

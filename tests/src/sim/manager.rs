@@ -7,7 +7,7 @@ use manager_core::record::TASKS;
 use manager_core::{AskToken, Config, Core, Effect, Input, OrderDraft, StoredRecord};
 use protocol::agent::Blob;
 use protocol::error::{ErrorCode, WireError};
-use protocol::ids::{AgentId, Fencing, Generation, HostId, OrderId};
+use protocol::ids::{AgentId, Fencing, Generation, HostId, OrderId, TaskId};
 use protocol::order::{Answer, Command, Order, Question};
 use protocol::time::Timestamp;
 
@@ -55,6 +55,7 @@ pub enum ManagerEvent {
     /// Nobody has answered.
     AskLost(AskToken),
     LogKept(AgentId, Option<Blob>),
+    InputsKept(TaskId, Option<Blob>),
     Wake,
 }
 
@@ -107,6 +108,7 @@ impl World {
                 }
             }
             ManagerEvent::LogKept(agent, blob) => self.manager_input(Input::LogKept { agent, blob }),
+            ManagerEvent::InputsKept(task, blob) => self.manager_input(Input::InputsKept { task, blob }),
             ManagerEvent::Wake => {
                 self.manager.wake = None;
                 self.manager_input(Input::Tick);
@@ -245,6 +247,12 @@ impl World {
                     let ms = self.dice.between(10, 3_000);
                     let blob = self.dice.percent(80).then(|| Blob { sha256: "a".repeat(64), bytes: 10 });
                     self.in_manager(ms, ManagerEvent::LogKept(agent, blob));
+                }
+                Effect::KeepInputs { task, inputs } => {
+                    let ms = self.dice.between(10, 8_000);
+                    let bytes = u64::try_from(inputs.len()).unwrap_or(u64::MAX);
+                    let blob = self.dice.percent(80).then(|| Blob { sha256: "b".repeat(64), bytes });
+                    self.in_manager(ms, ManagerEvent::InputsKept(task, blob));
                 }
                 Effect::Event { .. } | Effect::ForgetEnvironment(_) | Effect::Changed(_) => {}
                 Effect::Seal { .. } | Effect::Write(_) | Effect::Unwritable { .. } => {}

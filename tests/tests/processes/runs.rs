@@ -283,3 +283,69 @@ fn a_run_over_a_killed_manager_ends_right_and_nothing_runs_twice() {
 fn a_run_over_a_killed_host_daemon_and_bus_ends_right_and_nothing_runs_twice() {
     thirty_tasks_over_kills(&["hostd", "nats-server", "manager"]);
 }
+
+#[test]
+fn tasks_build_on_one_another_and_the_last_one_gets_what_all_left() {
+    let install = Install::start();
+    let repo = install.repo("repo");
+    let gate = install.text_path("gate");
+    let yaml = format!(
+        r#"
+max_parallel: 1
+defaults: {{repo: {repo}}}
+tasks:
+  - {{name: first, command: "echo one > one.txt; echo '{{\"n\": 1}}' > r.json", result: r.json}}
+  - {{name: second, command: "cat one.txt > two.txt", depends_on: first, base_from: first, setup: "echo set > up.txt",
+      verify: "grep one two.txt && grep set up.txt"}}
+  - {{name: broken, command: "true", setup: "exit 4"}}
+  - {{name: gated, command: "while ! [ -e {gate} ]; do sleep 0.05; done"}}
+  - {{name: beside, command: "true"}}
+reduce:
+  name: sum
+  repo: {repo}
+  command: cp "$PHALANX_INPUTS_FILE" inputs.json
+"#,
+        repo = repo.path.display(),
+    );
+    let file = install.file("building.yaml", yaml);
+    install.run(&["run", &file, "--name", "building", "--detach"]).succeeded();
+    let gated = || install.tasks("building");
+    let is_up = |tasks: &Vec<protocol::task::TaskView>| {
+        tasks.iter().any(|task| task.spec.name.as_str() == "gated" && task.state == TaskState::Running)
+    };
+    wait::until(wait::LIMIT, "the one that holds the run up", gated, is_up);
+    assert_eq!(install.task("building", "beside").state, TaskState::Queued, "one at a time");
+    install.run(&["scale", "building", "2"]).succeeded();
+    install.run(&["scale", "building", "0"]).ended_with(2);
+    let beside = || install.task("building", "beside").state;
+    wait::until(wait::LIMIT, "there is room for two", beside, |state| *state == TaskState::Accepted);
+    assert_eq!(install.task("building", "sum").state, TaskState::Queued, "not before all are over");
+    install.file("gate", "");
+    let all = || install.tasks("building");
+    wait::until(wait::LIMIT, "all are over", all, |tasks| tasks.iter().all(|task| task.state.is_final()));
+
+    let second = install.task("building", "second");
+    assert_eq!((second.state, second.reason.as_str()), (TaskState::Accepted, "verified"));
+    let branch = second.branch.unwrap();
+    assert_eq!(repo.git(&["show", &format!("{branch}:two.txt")]).trim(), "one");
+    let broken = install.task("building", "broken");
+    assert_eq!((broken.state, broken.reason.as_str()), (TaskState::Failed, "exit 4"));
+    let sum = install.task("building", "sum");
+    assert_eq!(sum.state, TaskState::Accepted, "{}", sum.reason);
+    let inputs = repo.git(&["show", &format!("{}:inputs.json", sum.branch.unwrap())]);
+    let inputs: serde_json::Value = serde_json::from_str(&inputs).unwrap();
+    let rows = inputs["items"].as_array().unwrap();
+    let states: Vec<(&str, &str)> =
+        rows.iter().map(|row| (row["task"].as_str().unwrap(), row["state"].as_str().unwrap())).collect();
+    let wanted = [
+        ("first", "ACCEPTED"),
+        ("second", "ACCEPTED"),
+        ("broken", "FAILED"),
+        ("gated", "ACCEPTED"),
+        ("beside", "ACCEPTED"),
+    ];
+    assert_eq!(states, wanted);
+    assert_eq!(rows[0]["result"]["n"], 1);
+    let commit = rows[1]["commit"].as_str().unwrap();
+    assert_eq!(repo.git(&["show", &format!("{commit}:one.txt")]).trim(), "one");
+}

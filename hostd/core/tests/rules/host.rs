@@ -61,6 +61,7 @@ pub(crate) fn plain_spec() -> AgentSpec {
         has_environment: false,
         prompt: None,
         feedback: None,
+        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,

@@ -206,6 +206,19 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
         None if spec.base_commit.is_some() => fields.wrong("base", "there is no repo"),
         None => {}
     }
+    for program in &spec.setup {
+        fields.program("setup", program);
+    }
+    if names::script(&spec.setup).len() > SCRIPT_BYTES_MAX {
+        fields.wrong("setup", format_args!("the commands are longer than {SCRIPT_BYTES_MAX} bytes in all"));
+    }
+    match &spec.base_from {
+        Some(_) if spec.repo.is_none() => fields.wrong("base_from", "there is no repo"),
+        Some(name) if !spec.depends_on.contains(name) => {
+            fields.wrong("base_from", format_args!("{name:?} is not one of depends_on"));
+        }
+        Some(_) | None => {}
+    }
     for program in &spec.verify {
         fields.program("verify", program);
         if program.first().is_some_and(|first| first.starts_with('-')) {
@@ -256,17 +269,22 @@ fn retries(fields: &mut Fields<'_>, spec: &TaskSpec) {
 
 /// Names are unique, dependencies known and without a circle.
 fn graph<'a>(specs: impl Iterator<Item = &'a TaskSpec>, problems: &mut Vec<String>) {
+    let specs: Vec<&TaskSpec> = specs.collect();
     let mut needs: BTreeMap<&Name, BTreeSet<&Name>> = BTreeMap::new();
-    for spec in specs {
-        if needs.insert(&spec.name, spec.depends_on.iter().collect()).is_some() {
+    for spec in &specs {
+        if needs.insert(&spec.name, spec.depends_on.iter().chain(&spec.after).collect()).is_some() {
             problems.push(format!("task {:?}: name: another task of this run has it", spec.name));
         }
     }
     let known: BTreeSet<&Name> = needs.keys().copied().collect();
-    for (name, on) in &mut needs {
-        for missing in on.difference(&known) {
-            problems.push(format!("task {name:?}: depends_on: there is no task {missing:?}"));
+    for spec in specs {
+        for (key, names) in [("depends_on", &spec.depends_on), ("after", &spec.after)] {
+            for missing in names.iter().filter(|name| !known.contains(name)) {
+                problems.push(format!("task {:?}: {key}: there is no task {missing:?}", spec.name));
+            }
         }
+    }
+    for on in needs.values_mut() {
         on.retain(|name| known.contains(name));
     }
     if let Some(circle) = circle(needs) {

@@ -72,6 +72,7 @@ impl Core {
             Request::SubmitRun(submit) => self.submit_run(now, caller, *submit, environments),
             Request::CancelRun { run, tasks, .. } => self.cancel_tasks(now, caller, &run, tasks),
             Request::RetryTasks { run, tasks, .. } => self.retry_tasks(now, caller, &run, tasks),
+            Request::ScaleRun { run, max_parallel, .. } => self.scale_run(now, caller, &run, max_parallel),
             Request::ChangeAgents { targets, change, .. } => {
                 self.change_agents(now, caller, targets, &change);
             }
@@ -129,6 +130,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::DestroyAgents { .. }
         | Request::CancelRun { .. }
         | Request::RetryTasks { .. }
+        | Request::ScaleRun { .. }
         | Request::ChangeAgents { .. }
         | Request::Status
         | Request::Hosts

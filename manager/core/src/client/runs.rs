@@ -10,7 +10,7 @@ use protocol::ids::{Name, RunId, TaskId};
 use protocol::task::TaskState;
 use protocol::time::Timestamp;
 
-use super::{Caller, check};
+use super::{Caller, check, invalid};
 use crate::Core;
 use crate::effect::{Effect, EnvironmentOwner, Subject};
 use crate::names::Ids;
@@ -67,6 +67,7 @@ impl Core {
                 blocked_by: None,
                 feedback: Feedback::None,
                 landing: Landing::None,
+                inputs: None,
             });
             tasks.push(id);
         }
@@ -108,6 +109,27 @@ impl Core {
         });
     }
 
+    /// More are started at once; live ones over a smaller bound go on, and nothing follows them until it holds.
+    pub(super) fn scale_run(&mut self, now: Timestamp, caller: Caller, run: &str, max_parallel: Option<u32>) {
+        let scaled = self.find_run(run).and_then(|id| match max_parallel {
+            Some(0) => Err(invalid("with 0 nothing would ever start").hint("phalanx cancel RUN ends a run")),
+            Some(_) | None => Ok(id),
+        });
+        let id = match scaled {
+            Ok(id) => id,
+            Err(error) => return self.out.reply(caller.reply_to, Err(error)),
+        };
+        if let Some(run) = self.work.run_mut(id) {
+            run.record.spec.max_parallel = max_parallel;
+        }
+        self.out.run(id);
+        self.out.changed(Subject::Run(id));
+        self.touched.plan = true;
+        let state = RequestState::Answered { reply: Reply::Done };
+        self.keep_request(now, (caller.key, caller.digest), state, true);
+        self.out.reply(caller.reply_to, Ok(Reply::Done));
+    }
+
     /// Failed, cancelled and rejected ones are queued again with a fresh budget, and with them those that were
     /// cancelled since they depend on one of them.
     pub(super) fn retry_tasks(&mut self, now: Timestamp, caller: Caller, run: &str, tasks: Vec<Target>) {
@@ -140,6 +162,8 @@ impl Core {
                 record.not_before = None;
                 record.cancel = false;
                 record.blocked_by = None;
+                // Those before it may have been tried again.
+                record.inputs = None;
             });
             self.set_state(now, id, TaskState::Queued, String::from("tried again on request"));
             let Some(task) = self.work.task(id) else { continue };

@@ -163,10 +163,10 @@ impl Core {
     fn attempt_spec(&self, record: &TaskRecord, attempt: &Attempt) -> Option<AgentSpec> {
         let task = &record.spec;
         let name = self.attempt_name("", &task.name, attempt.number, attempt.agent)?;
-        let checkout = match (&task.repo, &task.base_commit) {
+        let checkout = match (&task.repo, self.base_of(record)) {
             (Some(repo), Some(commit)) => Some(Checkout {
                 repo: repo.clone(),
-                commit: commit.clone(),
+                commit,
                 branch: self.branch_of(record),
                 kind: CheckoutKind::Auto,
                 result_ref: Some(names::result_ref(record.run, record.id, attempt.number)),
@@ -182,7 +182,7 @@ impl Core {
             name,
             role: Role::Attempt,
             task: self.link_of(record, attempt.number),
-            program: task.program.clone(),
+            program: names::with_setup(&task.setup, &task.program),
             profile: task.profile.clone(),
             labels: self.labels_of(record),
             limits: task.limits,
@@ -192,6 +192,7 @@ impl Core {
             has_environment: task.has_environment,
             prompt: task.prompt.clone(),
             feedback,
+            inputs: record.inputs.clone(),
             result: task.result.clone(),
             outputs: task.outputs.clone(),
             ready_text: task.ready_text.clone(),

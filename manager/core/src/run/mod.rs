@@ -2,10 +2,11 @@
 //!
 //! `task` is the life of a task, `attempt` judges one try, `verify` checks a recorded commit, `retry` decides about
 //! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away,
-//! `dispatch` starts what `placement` plans from the `queue`.
+//! `dispatch` starts what `placement` plans from the `queue`, `inputs` is what a task gets of those before it.
 
 mod attempt;
 mod dispatch;
+mod inputs;
 mod land;
 pub(crate) mod lease;
 pub(crate) mod placement;
@@ -60,6 +61,8 @@ pub(crate) struct Task {
     pub(crate) agents: BTreeSet<AgentId>,
     /// The next attempt goes without the log after this; set when the log was asked for.
     pub(crate) log_until: Option<Timestamp>,
+    /// What the tasks before it left is asked for again after this; set when it was asked for.
+    pub(crate) inputs_until: Option<Timestamp>,
     /// When the branch is asked for again, and the wait before the time after that.
     pub(crate) land_at: Option<Timestamp>,
     pub(crate) land_wait_ms: u64,
@@ -75,7 +78,15 @@ impl Task {
                 agents.extend(verification.base_agent);
             }
         }
-        Self { record, children: Vec::new(), agents, log_until: None, land_at: None, land_wait_ms: 0 }
+        Self {
+            record,
+            children: Vec::new(),
+            agents,
+            log_until: None,
+            inputs_until: None,
+            land_at: None,
+            land_wait_ms: 0,
+        }
     }
 }
 
@@ -137,7 +148,8 @@ impl Work {
         for task in records {
             *counts.entry(task.state).or_insert(0) += 1;
             landing += u64::from(task.landing == Landing::Due);
-            for parent in task.spec.depends_on.iter().filter_map(|name| names.get(name)) {
+            let parents = task.spec.depends_on.iter().chain(&task.spec.after);
+            for parent in parents.filter_map(|name| names.get(name)) {
                 children.entry(*parent).or_default().push(task.id);
             }
             let id = task.id;

@@ -185,6 +185,10 @@ impl Core {
             self.timers.set(Timer::Task(id), until);
             return Step::Rests;
         }
+        if let Some(until) = self.ask_inputs(now, id) {
+            self.timers.set(Timer::Task(id), until);
+            return Step::Rests;
+        }
         let Some(record) = self.work.task(id).map(|task| &task.record) else { return Step::Rests };
         let ready = Ready {
             priority: std::cmp::Reverse(record.spec.priority),
@@ -251,6 +255,17 @@ impl Core {
                     | TaskState::Unknown,
                 )
                 | None => open.push(name.clone()),
+            }
+        }
+        for name in &record.spec.after {
+            let run = self.work.run(record.run);
+            let parent = run.and_then(|run| run.names.get(name)).and_then(|id| self.work.task(*id));
+            let is_over = parent.is_some_and(|parent| {
+                let state = parent.record.state;
+                state.is_final() && state != TaskState::Unknown
+            });
+            if !is_over {
+                open.push(name.clone());
             }
         }
         if open.is_empty() { Dependencies::Accepted } else { Dependencies::Open(open) }

@@ -159,12 +159,18 @@ impl Core {
     fn start_base(&mut self, now: Timestamp, id: TaskId) {
         let Some(record) = self.work.task(id).map(|task| &task.record) else { return };
         let Some((attempt, check)) = last_check(record) else { return };
-        if record.spec.base_commit.as_ref() == Some(&check.commit) {
+        if self.started_from(record, attempt).as_ref() == Some(&check.commit) {
             return self.conclude_failed(now, id, "; it is the base itself, nothing was changed");
         }
         let agent = names::task_agent(now, id, attempt.number, Side::Base.purpose(), check.restarts);
         self.change_check(id, |check| check.base_agent = Some(agent));
         self.want_task_agent(now, id, agent);
+    }
+
+    /// As its host recorded it: a task that it builds on may have another commit by now.
+    fn started_from(&self, record: &TaskRecord, attempt: &Attempt) -> Option<String> {
+        let recorded = attempt.collected.as_ref().and_then(|collected| collected.base_commit.clone());
+        recorded.or_else(|| self.base_of(record))
     }
 
     fn verify_again(&mut self, now: Timestamp, id: TaskId, side: Side, reason: &str) {
@@ -221,7 +227,7 @@ impl Core {
         let task = &record.spec;
         let check = attempt.verification.as_ref()?;
         let (side, commit) = if check.base_agent == Some(agent) {
-            (Side::Base, task.base_commit.clone()?)
+            (Side::Base, self.started_from(record, attempt)?)
         } else {
             (Side::Commit, check.commit.clone())
         };
@@ -249,6 +255,7 @@ impl Core {
             has_environment: task.has_environment,
             prompt: None,
             feedback: None,
+            inputs: None,
             result: None,
             outputs: Vec::new(),
             ready_text: None,

@@ -3,13 +3,13 @@
 mod agents;
 mod invariants;
 mod landing;
-mod leases;
+
 mod loading;
-mod placing;
 mod review;
 mod runs;
 mod scale;
 mod specs;
 mod submitting;
+mod tasks;
 mod verifying;
 mod world;

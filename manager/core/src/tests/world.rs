@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::agent::{AgentSpec, End, EndCause, Environment, Phase};
+use protocol::agent::{AgentSpec, Blob, End, EndCause, Environment, Phase};
 use protocol::api::{Reply, Request, SubmitRun};
 use protocol::error::WireError;
 use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, HostId, Incarnation, Region, RequestKey, RunId, Seq, TaskId};
 use protocol::order::{Answer, Command, Discard, Question};
 use protocol::report::{Collected, Heartbeat, HostFacts, Life, Report, Usage};
-use protocol::task::{RunSpec, SubmitTask, TaskSpec, TaskState, TaskView};
+use protocol::task::{RunSpec, SubmitTask, TaskInput, TaskSpec, TaskState, TaskView};
 use protocol::time::Timestamp;
 
 pub(super) use super::agents::program::{Program, tombstone};
@@ -50,6 +50,8 @@ pub(super) struct World {
     pub(super) replies: BTreeMap<u64, Vec<Result<Reply, WireError>>>,
     pub(super) asked: Vec<(AskToken, Question)>,
     pub(super) logs: Vec<AgentId>,
+    pub(super) inputs: Vec<Vec<TaskInput>>,
+    pub(super) loses_inputs: bool,
     pub(super) orders: Vec<OrderDraft>,
     pub(super) events: Vec<Fact>,
     pub(super) reports_asked: Vec<Vec<AgentId>>,
@@ -76,6 +78,8 @@ impl World {
             replies: BTreeMap::new(),
             asked: Vec::new(),
             logs: Vec::new(),
+            inputs: Vec::new(),
+            loses_inputs: false,
             orders: Vec::new(),
             events: Vec::new(),
             reports_asked: Vec::new(),
@@ -216,6 +220,13 @@ impl World {
             Effect::Ask { token, question, .. } => self.asked.push((token, question)),
             Effect::AskReports { agents, .. } => self.reports_asked.push(agents),
             Effect::KeepLog { agent, .. } => self.logs.push(agent),
+            Effect::KeepInputs { task, inputs } => {
+                self.inputs.push(inputs);
+                if !self.loses_inputs {
+                    let blob = Some(Blob { sha256: "b".repeat(64), bytes: 1 });
+                    self.input(Input::InputsKept { task, blob });
+                }
+            }
             Effect::Event { fact, .. } => self.events.push(fact),
             Effect::Changed(Subject::Agent(_) | Subject::Run(_) | Subject::Host(_)) => {}
         }

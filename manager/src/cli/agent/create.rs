@@ -86,6 +86,7 @@ fn request_of(args: &Create, settings: &Settings) -> Result<CreateAgent, Failure
         has_environment: !environment.0.is_empty(),
         prompt: None,
         feedback: None,
+        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text,

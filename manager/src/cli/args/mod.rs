@@ -153,6 +153,9 @@ pub enum Command {
         before_help = "Examples:\n  phalanx retry nightly --failed\n  phalanx retry nightly fix-parser"
     )]
     Retry(run::Retry),
+    /// Change how many tasks of a run may be live at once
+    #[command(before_help = "Examples:\n  phalanx scale nightly 20\n  phalanx scale nightly none")]
+    Scale(run::Scale),
     /// Why an agent, run or task is not further
     #[command(before_help = "Examples:\n  phalanx why nightly\n  phalanx why demo")]
     Why(run::Why),

@@ -84,6 +84,31 @@ pub struct Retry {
 }
 
 #[derive(Args, Debug)]
+pub struct Scale {
+    /// A run's name or id
+    pub run: String,
+    /// Tasks that may be live at once; none: as many as hosts take
+    #[arg(value_name = "N|none", value_parser = at_once)]
+    pub max_parallel: AtOnce,
+    /// The same key gives the same answer again
+    #[arg(long, value_name = "K")]
+    pub key: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct AtOnce(pub Option<u32>);
+
+fn at_once(text: &str) -> Result<AtOnce, String> {
+    if text == "none" {
+        return Ok(AtOnce(None));
+    }
+    match text.parse::<u32>() {
+        Ok(0) | Err(_) => Err("it is a number from 1, or none".to_owned()),
+        Ok(count) => Ok(AtOnce(Some(count))),
+    }
+}
+
+#[derive(Args, Debug)]
 pub struct Why {
     /// An agent, run or task [default: the latest run]
     pub target: Option<String>,

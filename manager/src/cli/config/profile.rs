@@ -173,6 +173,7 @@ fn start(client: &mut Client, profile: &str, named: &NamedProfile) -> Result<Age
         has_environment: false,
         prompt: None,
         feedback: None,
+        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: named.profile.ready.clone(),

@@ -1,10 +1,10 @@
-//! `cancel` and `retry`.
+//! `cancel`, `retry` and `scale`.
 
 use protocol::api::{Outcome, Reply, Request};
 use protocol::ids::RequestKey;
 use protocol::task::TaskState;
 
-use super::super::args::run::{Cancel, Retry};
+use super::super::args::run::{Cancel, Retry, Scale};
 use super::super::client::Client;
 use super::super::context::{Context, request_key, unexpected, with_key};
 use super::super::error::{Failure, exit};
@@ -39,6 +39,15 @@ pub fn retry(context: &Context, args: &Retry) -> Result<u8, Failure> {
     let request = Request::RetryTasks { key: key.clone(), run: run.clone(), tasks };
     let outcomes = ask(&mut client, "phalanx retry", &request, &key)?;
     finish(context, &mut client, &run, &outcomes)
+}
+
+pub fn scale(context: &Context, args: &Scale) -> Result<u8, Failure> {
+    let key = request_key(args.key.as_deref())?;
+    let mut client = context.client()?;
+    let max_parallel = args.max_parallel.0;
+    let request = Request::ScaleRun { key: key.clone(), run: args.run.clone(), max_parallel };
+    let outcomes = ask(&mut client, "phalanx scale", &request, &key)?;
+    finish(context, &mut client, &args.run, &outcomes)
 }
 
 fn failed(client: &mut Client, run: &str) -> Result<Vec<String>, Failure> {

@@ -141,7 +141,7 @@ impl Listed for PlannedRow<'_> {
         let mut cells = vec![
             spec.name.to_string(),
             spec.accept.to_string(),
-            spec.depends_on.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(","),
+            spec.depends_on.iter().chain(&spec.after).map(|name| name.as_str()).collect::<Vec<_>>().join(","),
             repo.map(|repo| format!("{}{base}", repo.path.display())).unwrap_or_default(),
             spec.profile.clone().unwrap_or_else(|| shown(&spec.program)),
         ];

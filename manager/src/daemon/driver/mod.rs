@@ -21,8 +21,9 @@ use manager_core::{AskToken, Core, Effect, Input, OrderDraft, StoredRecord, Subj
 use protocol::agent::Environment;
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::Fact;
-use protocol::ids::{AgentId, HostId};
+use protocol::ids::{AgentId, HostId, TaskId};
 use protocol::order::Question;
+use protocol::task::TaskInput;
 use protocol::time::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -64,6 +65,7 @@ pub enum HostAsk {
     Question { token: AskToken, host: HostId, question: Question },
     Reports { host: HostId, agents: Vec<AgentId> },
     KeepLog { agent: AgentId, host: HostId },
+    KeepInputs { task: TaskId, inputs: Vec<TaskInput> },
 }
 
 #[derive(Debug)]
@@ -311,6 +313,9 @@ impl<S: Surroundings> Loop<S> {
                 Effect::KeepLog { agent, host } => {
                     outputs.push(Output::Ask(HostAsk::KeepLog { agent, host }))
                 }
+                Effect::KeepInputs { task, inputs } => {
+                    outputs.push(Output::Ask(HostAsk::KeepInputs { task, inputs }));
+                }
                 Effect::Event { name, fact } => outputs.push(Output::Fact(DatedFact { at: now, name, fact })),
                 Effect::Changed(subject) => outputs.push(Output::Changed(subject)),
             }
@@ -395,5 +400,6 @@ fn unanswered(ask: HostAsk) -> Option<Input> {
         }),
         HostAsk::Reports { .. } => None,
         HostAsk::KeepLog { agent, .. } => Some(Input::LogKept { agent, blob: None }),
+        HostAsk::KeepInputs { task, .. } => Some(Input::InputsKept { task, blob: None }),
     }
 }

@@ -2,6 +2,7 @@
 //! *unknown*, never success and never "there is nothing".
 
 pub mod inbound;
+mod inputs;
 pub mod log_tail;
 pub mod rpc;
 
@@ -232,6 +233,10 @@ async fn carry_out(hosts: Hosts, logs: LogTails, ask: HostAsk) {
         HostAsk::KeepLog { agent, host } => {
             let blob = logs.keep(agent, host).await;
             Some(Input::LogKept { agent, blob })
+        }
+        HostAsk::KeepInputs { task, inputs } => {
+            let blob = inputs::keep(&logs.blobs, task, &inputs).await;
+            Some(Input::InputsKept { task, blob })
         }
     };
     if let Some(input) = outcome {

@@ -45,6 +45,7 @@ impl Requests for Answerer {
             | Request::SubmitRun(_)
             | Request::CancelRun { .. }
             | Request::RetryTasks { .. }
+            | Request::ScaleRun { .. }
             | Request::ChangeAgents { .. } => self.change(request).await,
             Request::Status => {
                 let facts = Arc::clone(&self.facts);

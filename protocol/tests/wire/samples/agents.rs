@@ -60,6 +60,7 @@ pub(crate) fn spec() -> AgentSpec {
         has_environment: true,
         prompt: Some(blob()),
         feedback: Some(Blob { sha256: "b".repeat(64), bytes: 3 }),
+        inputs: None,
         result: Some(text("result.json")),
         outputs: texts(&["out/a.txt"]),
         ready_text: Some(text("ready>")),
@@ -86,6 +87,7 @@ pub(crate) fn least_spec() -> AgentSpec {
         has_environment: false,
         prompt: None,
         feedback: None,
+        inputs: None,
         result: None,
         outputs: Vec::new(),
         ready_text: None,
@@ -217,6 +219,7 @@ pub(crate) fn all() -> Vec<Sample> {
     vec![
         Sample::of("agent-spec", spec()),
         Sample::of("agent-spec-least", least_spec()),
+        Sample::of("agent-spec-inputs", AgentSpec { inputs: Some(blob()), ..least_spec() }),
         Sample::of("agent-spec-changed", changed_spec()),
         Sample::of("report-changed", changed_report()),
         Sample::of("end", end()),

@@ -168,6 +168,7 @@ fn run_requests() -> Vec<(&'static str, Request)> {
         ("follow-run", Request::FollowRun { run: run() }),
         ("cancel-run", Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]) }),
         ("retry-tasks", Request::RetryTasks { key: key(), run: run(), tasks: Vec::new() }),
+        ("scale-run", Request::ScaleRun { key: key(), run: run(), max_parallel: Some(20) }),
         ("why", Request::Why { target: text("nightly/fix it") }),
         (
             "compare",

@@ -29,6 +29,9 @@ pub(crate) fn task_spec() -> TaskSpec {
         repo: Some(text("/srv/repo")),
         base_commit: Some(text(BASE)),
         depends_on: vec!["first".parse().unwrap()],
+        after: Vec::new(),
+        base_from: None,
+        setup: Vec::new(),
         priority: -3,
         labels: BTreeMap::from([(text("kind"), text("bug"))]),
         limits: limits(),
@@ -62,6 +65,9 @@ pub(crate) fn least_task_spec() -> TaskSpec {
         repo: None,
         base_commit: None,
         depends_on: Vec::new(),
+        after: Vec::new(),
+        base_from: None,
+        setup: Vec::new(),
         priority: 0,
         labels: BTreeMap::new(),
         limits: ResourceLimits::default(),
@@ -135,6 +141,17 @@ pub(crate) fn run_view() -> RunView {
     }
 }
 
+/// One that waits for others and builds on one of them.
+fn building() -> TaskSpec {
+    TaskSpec {
+        depends_on: vec!["first".parse().unwrap()],
+        after: vec!["other".parse().unwrap()],
+        base_from: Some("first".parse().unwrap()),
+        setup: vec![vec![text("make"), text("deps")]],
+        ..least_task_spec()
+    }
+}
+
 pub(crate) fn all() -> Vec<Sample> {
     let waits = [
         ("turn", Waiting::Turn { ahead: 12 }),
@@ -161,6 +178,7 @@ pub(crate) fn all() -> Vec<Sample> {
     let mut all = vec![
         Sample::of("run-spec", run_spec()),
         Sample::of("task-spec", task_spec()),
+        Sample::of("task-spec-building", building()),
         Sample::of("task-spec-least", least_task_spec()),
         Sample::of("submit-task", SubmitTask { spec: task_spec(), environment: environment() }),
         Sample::of("task-view", task_view()),

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::ResourceLimits;
+use protocol::api::Request;
+use protocol::error::ErrorCode;
 use protocol::ids::{HostId, RunId, TaskId};
 use protocol::task::{TaskState, Waiting};
 
-use super::world::{World, capped, config, host_id, run_spec, task_spec};
+use super::super::world::{World, capped, config, host_id, run_spec, task_spec};
 use crate::{Config, Demand, Depth, Plan, Queue, Ready, Room, RunLoad, Strategy, plan};
 
 fn room(host: &str, live: u32, cap: Option<u32>) -> Room {
@@ -142,4 +144,32 @@ fn own_agents_count_against_the_cap_of_a_host() {
     assert_eq!(world.state(run, "b"), TaskState::Queued);
     world.stop("mine");
     assert_eq!(world.state(run, "b"), TaskState::Running);
+}
+
+#[test]
+fn a_run_that_is_scaled_starts_more_at_once_and_never_ends_what_is_live() {
+    let mut world = World::new();
+    let tasks = ["a", "b", "c", "d"].map(task_spec).to_vec();
+    let run = world.submit(capped(1), tasks).unwrap();
+    let live = |world: &World| {
+        let tasks = world.core.tasks(world.now, run);
+        tasks.iter().filter(|task| task.state.is_live()).count()
+    };
+    let scale = |world: &mut World, max_parallel| {
+        let key = world.key();
+        world.ask(Request::ScaleRun { key, run: run.to_string(), max_parallel })
+    };
+    assert_eq!(live(&world), 1);
+    scale(&mut world, Some(3)).unwrap();
+    assert_eq!(live(&world), 3);
+    scale(&mut world, Some(1)).unwrap();
+    assert_eq!(live(&world), 3, "they go on");
+    let agent = world.at_work(run, "a");
+    world.exit(agent, 0);
+    assert_eq!(live(&world), 2, "and nothing follows them while they are too many");
+    assert_eq!(scale(&mut world, Some(0)).unwrap_err().code, ErrorCode::Invalid);
+    world.restart_manager();
+    assert_eq!(live(&world), 2);
+    scale(&mut world, None).unwrap();
+    assert_eq!(live(&world), 3);
 }

@@ -7,7 +7,7 @@ use protocol::order::Command;
 use protocol::task::{FailureClass, TaskSpec, TaskState};
 use protocol::time::Timestamp;
 
-use super::world::{
+use super::super::world::{
     LEASE_MS, WORK, World, collected, config, end, host_id, movable, retried, run_spec, task_spec, verified,
 };
 use crate::Input;

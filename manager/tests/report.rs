@@ -33,6 +33,7 @@ fn end(code: i32) -> End {
 
 fn task(number: u128, name: &str, state: TaskState, attempts: Vec<Attempt>) -> TaskView {
     TaskView {
+        decisions: Vec::new(),
         id: TaskId::from_parts(START, number),
         run: RunId::from_parts(START, 1),
         run_name: "nightly".parse().unwrap(),

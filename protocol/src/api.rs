@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{AgentSpec, Environment, Phase, Role};
+use crate::agent::{AgentSpec, Blob, Environment, Phase, Role};
 use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
 use crate::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
@@ -16,7 +16,7 @@ use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{HostFacts, Report, Unmet};
 use crate::row::{AgentRow, RowFilter};
 use crate::screen::ScreenView;
-use crate::task::{RunSpec, RunView, SubmitTask, TaskView};
+use crate::task::{RunSpec, RunView, SubmitTask, TaskView, Verdict};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
@@ -30,6 +30,9 @@ pub const ERROR: &str = "error";
 pub const SCHEMA_VERSION: u32 = 1;
 /// Largest prompt.
 pub const PROMPT_LIMIT: u64 = 8 << 20;
+
+/// Longest comment that is kept with a task.
+pub const COMMENT_LIMIT: usize = 4 << 10;
 
 /// `NAME`, `NAME@HOST` or an id, as a person wrote it.
 pub type Target = String;
@@ -144,6 +147,12 @@ pub enum Request {
         targets: Vec<Target>,
         change: Change,
     },
+    /// What a person says of finished tasks, each `RUN/TASK`, a name in the latest run, or an id.
+    DecideTasks(Box<DecideTasks>),
+    /// One task, whole, named as above.
+    ShowTask {
+        task: Target,
+    },
 }
 
 /// What can be changed of agents that are there.
@@ -185,6 +194,7 @@ impl Request {
         match self {
             Self::CreateAgent(create) => Some(&create.key),
             Self::SubmitRun(submit) => Some(&submit.key),
+            Self::DecideTasks(decide) => Some(&decide.key),
             Self::StopAgents { key, .. }
             | Self::DestroyAgents { key, .. }
             | Self::CancelRun { key, .. }
@@ -207,7 +217,8 @@ impl Request {
             | Self::Why { .. }
             | Self::ListRows(_)
             | Self::Capture { .. }
-            | Self::Compare { .. } => None,
+            | Self::Compare { .. }
+            | Self::ShowTask { .. } => None,
         }
     }
 }
@@ -219,6 +230,21 @@ pub struct CreateAgent {
     /// `None`: the manager places it.
     pub host: Option<HostId>,
     pub environment: Environment,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecideTasks {
+    pub key: RequestKey,
+    pub tasks: Vec<Target>,
+    pub verdict: Verdict,
+    /// The person, as this machine calls him.
+    pub by: String,
+    /// At most [`COMMENT_LIMIT`] bytes.
+    #[serde(default)]
+    pub comment: String,
+    /// For the next attempt of a rejected task.
+    #[serde(default)]
+    pub feedback: Option<Blob>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -331,6 +357,7 @@ pub enum Reply {
         as_of: Timestamp,
     },
     Screen(Box<AgentScreen>),
+    Task(Box<TaskView>),
 }
 
 /// A screen, and whose it is.

@@ -113,7 +113,14 @@ pub enum Question {
         stdin: Vec<u8>,
     },
     /// Make `branch` of `repo` point to `commit`, by compare-and-swap.
-    Land { repo: String, branch: String, commit: String },
+    Land {
+        repo: String,
+        branch: String,
+        commit: String,
+        /// Where it may be before: at an earlier attempt's work, which was rejected after it was accepted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+    },
     /// The difference between two commits of `repo`.
     Diff { repo: String, from: String, to: String },
     /// What an agent's terminal shows, or showed at its end, with up to `history` lines above.

@@ -286,6 +286,28 @@ pub struct Verification {
     pub restarts: u32,
 }
 
+wire_enum!(
+    /// What a person says of finished work.
+    Verdict {
+        Accepted = "accepted",
+        /// Not good yet: it is tried again, with what the person said.
+        Rejected = "rejected",
+        RejectedForGood = "rejected-for-good",
+    }
+);
+
+/// Who said what of which attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    pub verdict: Verdict,
+    pub attempt: u32,
+    pub by: String,
+    pub at: Timestamp,
+    /// The begin of it, where it was long; the next attempt gets the whole.
+    #[serde(default)]
+    pub comment: String,
+}
+
 /// A task as operators and reports see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskView {
@@ -309,6 +331,9 @@ pub struct TaskView {
     pub submitted_at: Timestamp,
     #[serde(default)]
     pub ended_at: Option<Timestamp>,
+    /// Of persons, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<Decision>,
 }
 
 /// A run as operators and reports see it.

@@ -27,14 +27,17 @@ pub(super) async fn land(
     repo: &str,
     branch: String,
     commit: String,
+    from: Option<String>,
 ) -> Result<Answer, WireError> {
     let repository =
         machine.workspaces.locate(Path::new(repo)).await.map_err(|error| workspace_error(&error))?;
-    machine
-        .workspaces
-        .land(&repository, &branch, &commit, None)
-        .await
-        .map_err(|error| workspace_error(&error))?;
+    let landed = match machine.workspaces.land(&repository, &branch, &commit, None).await {
+        Err(WorkspaceError::RefMoved { found, .. }) if found.is_some() && found == from => {
+            machine.workspaces.land(&repository, &branch, &commit, from.as_deref()).await
+        }
+        other => other,
+    };
+    landed.map_err(|error| workspace_error(&error))?;
     Ok(Answer::Landed { branch, commit })
 }
 

@@ -83,7 +83,9 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
             Some(record) => exec::exec(machine, &record, &program, environment, stdin, &replier).await,
             None => Err(WireError::new(ErrorCode::NotFound, "there is no such agent on this host")),
         },
-        Question::Land { repo, branch, commit } => git::land(machine, &repo, branch, commit).await,
+        Question::Land { repo, branch, commit, from } => {
+            git::land(machine, &repo, branch, commit, from).await
+        }
         Question::Compare { what, form } => compare::compare(machine, what, form, &replier).await,
         Question::More { talk, pieces } => {
             machine.talks.more(talk, pieces);

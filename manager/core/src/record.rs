@@ -12,7 +12,7 @@ use protocol::codec;
 use protocol::error::WireError;
 use protocol::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
 use protocol::order::Discard;
-use protocol::task::{Attempt, RunSpec, TaskSpec, TaskState};
+use protocol::task::{Attempt, Decision, RunSpec, TaskSpec, TaskState};
 use protocol::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -178,6 +178,20 @@ pub struct TaskRecord {
     /// What the tasks before it left, once it was kept for the next attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Blob>,
+    /// Of persons, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<Decision>,
+    /// Starts that rejections gave beyond the budget.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub granted: u32,
+    /// Where its branch is, or may be, of work that was accepted and then rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landed: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// One target of a `destroy` that is not decided yet.

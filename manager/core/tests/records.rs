@@ -102,6 +102,18 @@ fn task() -> TaskRecord {
         feedback: Feedback::Kept { blob: agents::blob() },
         landing: Landing::Due,
         inputs: None,
+        decisions: Vec::new(),
+        granted: 0,
+        landed: None,
+    }
+}
+
+fn reviewed_task() -> TaskRecord {
+    TaskRecord {
+        decisions: vec![tasks::decision()],
+        granted: 1,
+        landed: Some(text(samples::COMMIT)),
+        ..task()
     }
 }
 
@@ -143,6 +155,7 @@ fn released() -> Released {
         Sample::of("run-open", RunRecord { ended_at: None, origin: None, ..run() }),
         Sample::of("task", task()),
         Sample::of("task-least", least_task()),
+        Sample::of("task-reviewed", reviewed_task()),
         Sample::of("task-log-wanted", TaskRecord { feedback: wanted, ..least_task() }),
         Sample::of("task-landed", TaskRecord { landing: Landing::Done, ..least_task() }),
         Sample::of("task-not-landed", TaskRecord { landing: Landing::Refused, ..least_task() }),

@@ -102,6 +102,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Scale(args) => run::change::scale(context, &args),
         Command::Why(args) => run::why::run(context, &args),
         Command::Diff(args) => review::diff::run(context, &args),
+        Command::Accept(args) => review::decide::accept(context, &args),
+        Command::Reject(args) => review::decide::reject(context, &args),
         Command::Patch(args) => review::patch::run(context, &args),
         Command::Report(args) => run::report::run(context, &args),
         Command::Config(args) => config::run(context, &args.command),

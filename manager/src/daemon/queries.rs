@@ -105,6 +105,16 @@ pub fn show_run(glance: &Glance<'_>, target: &str) -> Result<Reply, WireError> {
 
 /// # Errors
 /// When nothing, or more than one thing, is called so.
+pub fn task(glance: &Glance<'_>, target: &str) -> Result<Reply, WireError> {
+    let id = glance.core.find_task(target)?;
+    let view = glance.core.task_view(glance.now, id);
+    view.map(|view| Reply::Task(Box::new(view))).ok_or_else(|| {
+        WireError::new(ErrorCode::NotFound, format!("no task {target:?}")).hint("phalanx tasks")
+    })
+}
+
+/// # Errors
+/// When nothing, or more than one thing, is called so.
 pub fn why(glance: &Glance<'_>, target: &str) -> Result<Reply, WireError> {
     glance.core.why(glance.now, target).map(Reply::Why)
 }

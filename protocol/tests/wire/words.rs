@@ -6,7 +6,7 @@ use protocol::codec::{from_bytes, to_bytes};
 use protocol::compare::{CompareForm, FileStatus};
 use protocol::error::ErrorCode;
 use protocol::report::Life;
-use protocol::task::{Accept, FailureClass, TaskState};
+use protocol::task::{Accept, FailureClass, TaskState, Verdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -68,6 +68,9 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
         FailureClass {
             Infrastructure = "infrastructure", Start = "start", Agent = "agent", Verify = "verify",
             Limit = "limit", Quota = "quota",
+        }
+        Verdict {
+            Accepted = "accepted", Rejected = "rejected", RejectedForGood = "rejected-for-good",
         }
         TaskState {
             Queued = "QUEUED", Assigned = "ASSIGNED", Running = "RUNNING", Verifying = "VERIFYING",

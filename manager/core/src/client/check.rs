@@ -232,10 +232,10 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
         Accept::Verify if spec.verify.is_empty() => {
             fields.wrong("accept", "`verify` needs commands in the field verify");
         }
-        Accept::Verify if spec.repo.is_none() => {
+        Accept::Verify | Accept::Review if !spec.verify.is_empty() && spec.repo.is_none() => {
             fields.wrong("verify", "it runs in a fresh checkout, so the task needs a repo");
         }
-        Accept::Exit | Accept::Review if !spec.verify.is_empty() => {
+        Accept::Exit if !spec.verify.is_empty() => {
             fields
                 .wrong("accept", format_args!("with `{}` the verify commands would never run", spec.accept));
         }

@@ -4,6 +4,7 @@
 mod agents;
 mod check;
 pub(crate) mod requests;
+mod review;
 mod runs;
 mod settings;
 
@@ -76,6 +77,7 @@ impl Core {
             Request::ChangeAgents { targets, change, .. } => {
                 self.change_agents(now, caller, targets, &change);
             }
+            Request::DecideTasks(decide) => self.decide_tasks(now, caller, *decide),
             Request::Status
             | Request::Hosts
             | Request::ListAgents(_)
@@ -92,7 +94,8 @@ impl Core {
             | Request::Why { .. }
             | Request::ListRows(_)
             | Request::Capture { .. }
-            | Request::Compare { .. } => {
+            | Request::Compare { .. }
+            | Request::ShowTask { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
         }
@@ -132,6 +135,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::RetryTasks { .. }
         | Request::ScaleRun { .. }
         | Request::ChangeAgents { .. }
+        | Request::DecideTasks(_)
         | Request::Status
         | Request::Hosts
         | Request::ListAgents(_)
@@ -148,6 +152,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::Why { .. }
         | Request::ListRows(_)
         | Request::Capture { .. }
-        | Request::Compare { .. } => Vec::new(),
+        | Request::Compare { .. }
+        | Request::ShowTask { .. } => Vec::new(),
     }
 }

@@ -68,6 +68,9 @@ impl Core {
                 feedback: Feedback::None,
                 landing: Landing::None,
                 inputs: None,
+                decisions: Vec::new(),
+                granted: 0,
+                landed: None,
             });
             tasks.push(id);
         }
@@ -159,6 +162,7 @@ impl Core {
             self.change_task(id, |record| {
                 record.starts = 0;
                 record.uncharged = 0;
+                record.granted = 0;
                 record.not_before = None;
                 record.cancel = false;
                 record.blocked_by = None;

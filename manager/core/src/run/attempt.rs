@@ -160,6 +160,10 @@ impl Core {
                 self.change_task(id, |record| record.unverified = true);
                 self.accept(now, id, String::from("exit 0, unverified"));
             }
+            Accept::Review if self.has_verify(id) => {
+                self.set_state(now, id, TaskState::Verifying, String::new());
+                self.start_verification(now, id);
+            }
             Accept::Review | Accept::Unknown => {
                 self.set_state(now, id, TaskState::Review, String::from("waits for a person"));
             }

@@ -9,12 +9,13 @@ use protocol::time::Timestamp;
 
 use super::task::Step;
 use crate::Core;
-use crate::effect::{AskToken, Effect, EnvironmentOwner};
+use crate::effect::{AskToken, Effect};
 use crate::record::Landing;
 use crate::timers::Timer;
 
 impl Core {
-    /// Called when the task becomes accepted.
+    /// Called when the task becomes accepted. The values of its environment are kept while its work may be verified
+    /// again, merged with that of others, or rejected.
     pub(super) fn land_when_due(&mut self, id: TaskId) {
         let Some(record) = self.work.task(id).map(|task| &task.record) else { return };
         let has_commit = record
@@ -23,8 +24,8 @@ impl Core {
             .and_then(|attempt| attempt.collected.as_ref())
             .is_some_and(|collected| collected.commit.is_some());
         let due = record.spec.repo.is_some() && has_commit;
-        if record.spec.has_environment {
-            self.out.act(Effect::ForgetEnvironment(EnvironmentOwner::Task(id)));
+        if !due {
+            self.forget_values(id);
         }
         self.change_task(id, |record| record.landing = if due { Landing::Due } else { Landing::None });
     }
@@ -46,12 +47,13 @@ impl Core {
             return Step::Rests;
         };
         let host = attempt.host.clone();
+        let from = task.record.landed.clone();
         let again_at = now.after_ms(self.config.ask_lost_ms);
         if let Some(task) = self.work.task_mut(id) {
             task.land_at = Some(again_at);
         }
         self.timers.set(Timer::Task(id), again_at);
-        let question = Question::Land { repo, branch, commit };
+        let question = Question::Land { repo, branch, commit, from };
         self.out.act(Effect::Ask { token: AskToken::Land(id), host, question });
         Step::Rests
     }
@@ -81,6 +83,14 @@ impl Core {
                 | Answer::Changed(_)
                 | Answer::File { .. },
             ) => {}
+        }
+    }
+
+    /// Nobody waits for the branch any more.
+    pub(crate) fn stop_landing(&mut self, id: TaskId) {
+        self.timers.cancel(&Timer::Task(id));
+        if let Some(task) = self.work.task_mut(id) {
+            (task.land_at, task.land_wait_ms) = (None, 0);
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) fn has_start_left(record: &TaskRecord) -> bool {
 }
 
 fn charges_left(record: &TaskRecord, uncharged: u32) -> bool {
-    record.starts.saturating_sub(uncharged) <= record.spec.retries.max
+    record.starts.saturating_sub(uncharged) <= record.spec.retries.max.saturating_add(record.granted)
 }
 
 /// `failures` is how often it failed before; `random` is spread evenly over its range.

@@ -10,7 +10,8 @@
 //!    │   failed          yes: QUEUED with back-off · no: FAILED
 //!    │      ▼
 //!    │   CANCELLED ◀── cancel, once the agent of any state before has ended
-//!    └── retry by hand, from FAILED, CANCELLED and REJECTED, with a fresh budget
+//!    ├── retry by hand, from FAILED, CANCELLED and REJECTED, with a fresh budget
+//!    └── rejected by a person, from REVIEW and ACCEPTED, with one start more (for good: REJECTED)
 //! ```
 
 use protocol::event::Fact;

@@ -2,7 +2,7 @@
 //! agent of its own. The work's agent can reach neither the checkout nor the definition.
 //!
 //! ```text
-//!  commit ──pass──▶ accepted
+//!  commit ──pass──▶ accepted, or a person's to say
 //!    │ fail
 //!    ├── commit is the base ──▶ failed
 //!    └── base ──pass or fail──▶ failed, and says whether the base fails too
@@ -98,7 +98,12 @@ impl Core {
                     check.end = end;
                     check.passed = Some(true);
                 });
-                self.accept(now, id, String::from("verified"));
+                if self.is_reviewed(id) {
+                    let reason = String::from("verified; waits for a person");
+                    self.set_state(now, id, TaskState::Review, reason);
+                } else {
+                    self.accept(now, id, String::from("verified"));
+                }
             }
             (Side::Base, Verdict::Good) => {
                 self.change_check(id, |check| check.base_passed = Some(true));
@@ -213,7 +218,11 @@ impl Core {
         });
     }
 
-    pub(super) fn accept(&mut self, now: Timestamp, id: TaskId, reason: String) {
+    pub(super) fn has_verify(&self, id: TaskId) -> bool {
+        self.work.task(id).is_some_and(|task| !task.record.spec.verify.is_empty())
+    }
+
+    pub(crate) fn accept(&mut self, now: Timestamp, id: TaskId, reason: String) {
         self.land_when_due(id);
         self.set_state(now, id, TaskState::Accepted, reason);
     }

@@ -20,7 +20,7 @@ fn the_branch_is_asked_for_until_it_is_answered_over_restarts() {
     let mut world = World::new();
     let (run, id) = accepted(&mut world);
     let (token, question) = world.asked[0].clone();
-    let Question::Land { repo, branch, commit } = question else { panic!() };
+    let Question::Land { repo, branch, commit, from: None } = question else { panic!() };
     assert_eq!((token, repo.as_str(), commit.as_str()), (AskToken::Land(id), "/repo", WORK));
     let wanted = format!("phalanx/my-run-{}/fix-it-{}", run.tail(), id.tail());
     assert_eq!(branch, wanted);

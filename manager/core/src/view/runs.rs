@@ -102,5 +102,6 @@ fn task_view(run: &Run, task: &Task, waiting: Option<Waiting>) -> TaskView {
         branch: record.branch.clone(),
         submitted_at: record.submitted_at,
         ended_at: record.ended_at,
+        decisions: record.decisions.clone(),
     }
 }

@@ -197,7 +197,9 @@ fn task_reason(view: &TaskView) -> Reason {
         (TaskState::Failed | TaskState::Cancelled | TaskState::Rejected, _) => {
             (view.reason.clone(), "phalanx retry")
         }
-        (TaskState::Review, _) => (view.reason.clone(), "look at its diff"),
+        (TaskState::Review, _) => {
+            (view.reason.clone(), "phalanx diff, then phalanx accept or phalanx reject --comment TEXT")
+        }
         (
             TaskState::Queued
             | TaskState::Assigned

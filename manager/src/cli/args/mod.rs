@@ -162,6 +162,16 @@ pub enum Command {
     /// What a task or an agent changed
     #[command(before_help = "Examples:\n  phalanx diff nightly/fix-parser\n  phalanx diff demo --stat")]
     Diff(review::Diff),
+    /// Take the work of tasks that wait for a person; it lands on its branch
+    #[command(
+        before_help = "Examples:\n  phalanx accept nightly/fix-parser\n  phalanx accept -l team=core --yes"
+    )]
+    Accept(review::Accept),
+    /// Refuse finished work: it is tried again with what you say of it
+    #[command(before_help = "Examples:
+  phalanx reject nightly/fix-parser --comment 'the error message is lost'
+  phalanx reject nightly/fix-parser --final")]
+    Reject(review::Reject),
     /// Write finished work as files that git am takes
     #[command(before_help = "Examples:
   phalanx patch nightly/fix-parser --out patches

@@ -35,3 +35,44 @@ pub struct Patch {
     #[arg(long)]
     pub force: bool,
 }
+
+/// Finished tasks, by name or label.
+#[derive(Args, Debug)]
+pub struct Finished {
+    /// RUN/TASK, a task of the latest run, or an id
+    #[arg(value_name = "TASK")]
+    pub tasks: Vec<String>,
+    /// All tasks in review with these labels, k=v
+    #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = super::agent::pair)]
+    pub labels: Vec<(String, String)>,
+    /// The run that -l looks into [default: the latest]
+    #[arg(long, requires = "labels")]
+    pub run: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// What to say of it; - is standard input
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+    /// What to say of it, from a file
+    #[arg(short = 'f', long = "file", value_name = "F", conflicts_with = "comment")]
+    pub comment_file: Option<PathBuf>,
+    /// The same key gives the same answer again
+    #[arg(long, value_name = "K")]
+    pub key: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Accept {
+    #[command(flatten)]
+    pub finished: Finished,
+}
+
+#[derive(Args, Debug)]
+pub struct Reject {
+    #[command(flatten)]
+    pub finished: Finished,
+    /// For good: no further attempt
+    #[arg(long = "final")]
+    pub for_good: bool,
+}

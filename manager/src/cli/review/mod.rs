@@ -1,5 +1,6 @@
-//! The commands about finished work: `diff`, `patch`.
+//! The commands about finished work: `diff`, `patch`, `accept`, `reject`.
 
+pub mod decide;
 pub mod diff;
 pub mod files;
 pub mod paint;

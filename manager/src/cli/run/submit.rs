@@ -131,21 +131,27 @@ fn upload(client: &mut Client, plan: &Plan) -> Result<(), Failure> {
         }
     }
     for (sha256, bytes) in blobs {
-        let pieces = bytes.len().div_ceil(BLOB_PIECE);
-        let mut offset = 0_u64;
-        for (piece, number) in bytes.chunks(BLOB_PIECE).zip(1..) {
-            let request = Request::PutBlob {
-                sha256: sha256.to_owned(),
-                offset,
-                bytes: piece.to_vec(),
-                last: number == pieces,
-            };
-            match client.ask(&request)? {
-                Reply::Stored | Reply::Done => {}
-                other => return Err(unexpected(other)),
-            }
-            offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        upload_blob(client, sha256, bytes)?;
+    }
+    Ok(())
+}
+
+/// One blob, in pieces.
+pub fn upload_blob(client: &mut Client, sha256: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let pieces = bytes.len().div_ceil(BLOB_PIECE);
+    let mut offset = 0_u64;
+    for (piece, number) in bytes.chunks(BLOB_PIECE).zip(1..) {
+        let request = Request::PutBlob {
+            sha256: sha256.to_owned(),
+            offset,
+            bytes: piece.to_vec(),
+            last: number == pieces,
+        };
+        match client.ask(&request)? {
+            Reply::Stored | Reply::Done => {}
+            other => return Err(unexpected(other)),
         }
+        offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Runs and tasks as rows, as JSON, and what their end means for the exit code.
 
 use protocol::api::Reason;
-use protocol::task::{Attempt, RunView, TaskState, TaskView, Waiting};
+use protocol::task::{Attempt, Decision, RunView, TaskState, TaskView, Waiting};
 use protocol::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::error::exit;
 use super::super::output::progress::count;
 use super::super::output::render::Listed;
-use super::super::output::when::age;
+use super::super::output::when::{age, date};
 use crate::runfile::units::{human_duration, human_size};
 
 /// States in which a task's work was taken.
@@ -155,7 +155,7 @@ impl TaskRow {
 impl Listed for TaskRow {
     const KIND: &'static str = "TaskList";
     const HEADER: &'static [&'static str] = &["TASK", "STATE", "ATTEMPTS", "TOOK", "REASON"];
-    const WIDE: &'static [&'static str] = &["ID", "HOST", "EXIT", "DIFF", "BRANCH", "COMMIT"];
+    const WIDE: &'static [&'static str] = &["ID", "HOST", "EXIT", "DIFF", "BRANCH", "COMMIT", "SAID"];
 
     fn json(&self) -> Value {
         let mut json = serde_json::to_value(&self.view).unwrap_or_default();
@@ -193,10 +193,19 @@ impl Listed for TaskRow {
                     .unwrap_or_default(),
                 view.branch.clone().unwrap_or_default(),
                 collected.and_then(|c| c.commit.clone()).unwrap_or_default(),
+                view.decisions.last().map(said).unwrap_or_default(),
             ]);
         }
         cells
     }
+}
+
+/// Who said what of which attempt, and when.
+fn said(decision: &Decision) -> String {
+    let comment = decision.comment.lines().next().unwrap_or_default();
+    let comment = if comment.is_empty() { String::new() } else { format!(": {comment}") };
+    let (verdict, attempt) = (decision.verdict, decision.attempt);
+    format!("{verdict} #{attempt} by {} at {}{comment}", decision.by, date(decision.at))
 }
 
 pub struct ReasonRow(pub Reason);

@@ -46,7 +46,8 @@ impl Requests for Answerer {
             | Request::CancelRun { .. }
             | Request::RetryTasks { .. }
             | Request::ScaleRun { .. }
-            | Request::ChangeAgents { .. } => self.change(request).await,
+            | Request::ChangeAgents { .. }
+            | Request::DecideTasks(_) => self.change(request).await,
             Request::Status => {
                 let facts = Arc::clone(&self.facts);
                 let connected = self.hosts.bus.is_connected();
@@ -72,6 +73,7 @@ impl Requests for Answerer {
             Request::Logs { target, from, follow } => {
                 stream::logs::logs(self.hosts.clone(), target, from, follow, items).await
             }
+            Request::ShowTask { task } => driver.glance(move |glance| queries::task(glance, &task)).await?,
             Request::Compare { target, attempt, form } => {
                 stream::compare::compare(self.hosts.clone(), target, attempt, form, items).await
             }

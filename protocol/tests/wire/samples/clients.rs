@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use protocol::agent::{Phase, Role};
+use protocol::agent::{Blob, Phase, Role};
 use protocol::api::{
-    AgentFilter, AgentView, Change, CreateAgent, HostView, Item, LimitChange, LogStart, Outcome,
+    AgentFilter, AgentView, Change, CreateAgent, DecideTasks, HostView, Item, LimitChange, LogStart, Outcome,
     Reachability, Reason, Reply, Request, StatusView, SubmitRun, Until,
 };
 use protocol::compare::{CompareForm, Comparison};
 use protocol::event::Fact;
 use protocol::ids::{Generation, RequestKey};
 use protocol::order::{Discard, OutputStream};
-use protocol::task::SubmitTask;
+use protocol::task::{SubmitTask, Verdict};
 
 use super::agents::{changed_report, changed_spec, environment, least_spec, report, spec, unmet};
 use super::hosts::{error, event, facts, file_changes, resolved, sides};
@@ -174,6 +174,29 @@ fn run_requests() -> Vec<(&'static str, Request)> {
             "compare",
             Request::Compare { target: text("nightly/fix it"), attempt: Some(2), form: CompareForm::Patch },
         ),
+        (
+            "decide-tasks",
+            Request::DecideTasks(Box::new(DecideTasks {
+                key: key(),
+                tasks: texts(&["nightly/fix it"]),
+                verdict: Verdict::RejectedForGood,
+                by: text("ann"),
+                comment: text("no"),
+                feedback: Some(Blob { sha256: "a".repeat(64), bytes: 2 }),
+            })),
+        ),
+        (
+            "decide-tasks-least",
+            Request::DecideTasks(Box::new(DecideTasks {
+                key: key(),
+                tasks: texts(&["a"]),
+                verdict: Verdict::Accepted,
+                by: text("ann"),
+                comment: String::new(),
+                feedback: None,
+            })),
+        ),
+        ("show-task", Request::ShowTask { task: text("nightly/fix it") }),
         ("compare-least", Request::Compare { target: text("a"), attempt: None, form: CompareForm::Files }),
     ]
 }
@@ -213,6 +236,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("run", Reply::Run { run: run_view(), tasks: vec![task_view()] }),
         ("why", Reply::Why(vec![reason])),
         ("stored", Reply::Stored),
+        ("task", Reply::Task(Box::new(task_view()))),
     ]
 }
 

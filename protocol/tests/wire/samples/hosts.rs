@@ -134,7 +134,19 @@ fn questions() -> Vec<Sample> {
         ("follow", Question::Follow { agent, until: AT.after_ms(10_000) }),
         ("report", Question::Report { agents: vec![agent] }),
         ("exec", exec),
-        ("land", Question::Land { repo: repo(), branch: text("phalanx/x"), commit: text(COMMIT) }),
+        (
+            "land",
+            Question::Land { repo: repo(), branch: text("phalanx/x"), commit: text(COMMIT), from: None },
+        ),
+        (
+            "land-again",
+            Question::Land {
+                repo: repo(),
+                branch: text("phalanx/x"),
+                commit: text(COMMIT),
+                from: Some(text(BASE)),
+            },
+        ),
         ("diff", Question::Diff { repo: repo(), from: text(BASE), to: text(COMMIT) }),
         ("compare-commits", Question::Compare { what: commits, form: CompareForm::Mail }),
         (

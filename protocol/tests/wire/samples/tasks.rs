@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{CommitMode, ResourceLimits};
 use protocol::task::{
-    Accept, Attempt, Failure, FailureClass, Retries, RunSpec, RunView, SubmitTask, TaskSpec, TaskState,
-    TaskView, Verification, Waiting,
+    Accept, Attempt, Decision, Failure, FailureClass, Retries, RunSpec, RunView, SubmitTask, TaskSpec,
+    TaskState, TaskView, Verdict, Verification, Waiting,
 };
 
 use super::agents::{blob, collected, end, environment, limits};
@@ -127,6 +127,17 @@ pub(crate) fn task_view() -> TaskView {
         branch: Some(text("phalanx/nightly-1/fix-it-2")),
         submitted_at: AT,
         ended_at: Some(AT.after_ms(99_000)),
+        decisions: Vec::new(),
+    }
+}
+
+pub(crate) fn decision() -> Decision {
+    Decision {
+        verdict: Verdict::Rejected,
+        attempt: 1,
+        by: text("ann"),
+        at: AT.after_ms(70_000),
+        comment: text("naïve 名前: test it\n"),
     }
 }
 
@@ -153,6 +164,7 @@ fn building() -> TaskSpec {
 }
 
 pub(crate) fn all() -> Vec<Sample> {
+    let reviewed = TaskView { decisions: vec![decision()], ..task_view() };
     let waits = [
         ("turn", Waiting::Turn { ahead: 12 }),
         ("dependencies", Waiting::Dependencies { on: vec!["first".parse().unwrap()] }),
@@ -183,6 +195,7 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("submit-task", SubmitTask { spec: task_spec(), environment: environment() }),
         Sample::of("task-view", task_view()),
         Sample::of("task-view-least", least_view),
+        Sample::of("task-view-reviewed", reviewed),
         Sample::of("run-view", run_view()),
         Sample::of("run-view-open", RunView { ended_at: None, ..run_view() }),
     ];

@@ -1,3 +1,4 @@
 //! Finished work in the hands of a person.
 
 mod comparing;
+mod deciding;

@@ -9,6 +9,7 @@ use crate::machine::{Handle, Machine};
 /// Fills in what the machine says of live agents. A fact that cannot be read is left out.
 pub async fn measure(machine: Handle, rows: Vec<DigestRow>) -> Vec<DigestRow> {
     let measured = tokio::task::spawn_blocking(move || {
+        machine.uploads.sweep();
         rows.into_iter().map(|row| if row.phase.is_ended() { row } else { one(&machine, row) }).collect()
     });
     measured.await.unwrap_or_default()

@@ -8,7 +8,7 @@ use hostd_core::Input;
 use protocol::host_config::HostConfig;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::asks::Talks;
+use crate::asks::{Talks, Uploads};
 use crate::bus::{Bus, Requests, ShipperSink};
 use crate::state::AgentFolders;
 use crate::sys::cgroup::Cgroups;
@@ -47,6 +47,7 @@ pub struct Machine {
     pub renders: Semaphore,
     /// Differences that are being told.
     pub talks: Talks,
+    pub uploads: Uploads,
     /// Outcomes for the driver. Bounded: a job waits when the driver is behind.
     pub inputs: mpsc::Sender<Input>,
 }

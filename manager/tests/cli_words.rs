@@ -21,6 +21,7 @@ const COMMANDS: &[&str] = &[
     "stop",
     "destroy",
     "events",
+    "file",
     "hosts",
     "run",
     "runs",

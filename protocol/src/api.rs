@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{AgentSpec, Blob, Environment, Phase, Role};
 use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
+use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
 use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{HostFacts, Report, Unmet};
@@ -153,6 +154,33 @@ pub enum Request {
     ShowTask {
         task: Target,
     },
+    // Files
+    ListFiles {
+        target: Target,
+        area: FileArea,
+        path: FilePath,
+        #[serde(default, with = "serde_bytes")]
+        after: Option<Vec<u8>>,
+    },
+    /// The whole file as pieces. With `changing`, as long as it was at first, also when it is being written.
+    GetFile {
+        target: Target,
+        area: FileArea,
+        path: FilePath,
+        #[serde(default)]
+        changing: bool,
+    },
+    /// A step of an upload, which is its key.
+    PutFile {
+        target: Target,
+        write: FileWrite,
+    },
+    /// Has no key: a folder or link that is there already is what was asked for.
+    MakeNode {
+        target: Target,
+        path: FilePath,
+        node: FileNode,
+    },
 }
 
 /// What can be changed of agents that are there.
@@ -218,7 +246,11 @@ impl Request {
             | Self::ListRows(_)
             | Self::Capture { .. }
             | Self::Compare { .. }
-            | Self::ShowTask { .. } => None,
+            | Self::ShowTask { .. }
+            | Self::ListFiles { .. }
+            | Self::GetFile { .. }
+            | Self::PutFile { .. }
+            | Self::MakeNode { .. } => None,
         }
     }
 }
@@ -316,6 +348,7 @@ pub enum Item {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
+    FilePart(FilePiece),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -358,6 +391,7 @@ pub enum Reply {
     },
     Screen(Box<AgentScreen>),
     Task(Box<TaskView>),
+    Files(FileList),
 }
 
 /// A screen, and whose it is.

@@ -10,6 +10,7 @@ pub mod codec;
 pub mod compare;
 pub mod error;
 pub mod event;
+pub mod files;
 pub mod host_config;
 pub mod ids;
 pub mod order;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, Environment};
 use crate::compare::{CompareForm, Compared, FileChange, Sides};
+use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, OrderId, Region};
 use crate::screen::ScreenView;
 use crate::time::Timestamp;
@@ -97,13 +98,25 @@ impl Ask {
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// Which commit is `base` of `repo`?
-    Resolve { repo: String, base: Option<String> },
+    Resolve {
+        repo: String,
+        base: Option<String>,
+    },
     /// Bytes of a transcript from `offset`.
-    Read { agent: AgentId, offset: u64, max: u64 },
+    Read {
+        agent: AgentId,
+        offset: u64,
+        max: u64,
+    },
     /// Ship the transcript at once until `until`.
-    Follow { agent: AgentId, until: Timestamp },
+    Follow {
+        agent: AgentId,
+        until: Timestamp,
+    },
     /// The whole reports of these agents, again.
-    Report { agents: Vec<AgentId> },
+    Report {
+        agents: Vec<AgentId>,
+    },
     /// Run a program beside the agent, in its workspace and limits.
     Exec {
         agent: AgentId,
@@ -122,13 +135,54 @@ pub enum Question {
         from: Option<String>,
     },
     /// The difference between two commits of `repo`.
-    Diff { repo: String, from: String, to: String },
+    Diff {
+        repo: String,
+        from: String,
+        to: String,
+    },
     /// What an agent's terminal shows, or showed at its end, with up to `history` lines above.
-    Screen { agent: AgentId, history: u32, colours: bool },
+    Screen {
+        agent: AgentId,
+        history: u32,
+        colours: bool,
+    },
     /// What differs, of any size, in pieces.
-    Compare { what: Compared, form: CompareForm },
+    Compare {
+        what: Compared,
+        form: CompareForm,
+    },
     /// The reader of the answer to ask `talk` takes so many pieces more.
-    More { talk: OrderId, pieces: u32 },
+    More {
+        talk: OrderId,
+        pieces: u32,
+    },
+    /// Entries of a folder, those after `after`, or the one of what is no folder.
+    ListFiles {
+        agent: AgentId,
+        area: FileArea,
+        path: FilePath,
+        #[serde(default, with = "serde_bytes")]
+        after: Option<Vec<u8>>,
+    },
+    /// A piece of a file; refused when it has another version by now.
+    ReadFile {
+        agent: AgentId,
+        area: FileArea,
+        path: FilePath,
+        offset: u64,
+        max: u64,
+        #[serde(default)]
+        version: Option<String>,
+    },
+    WriteFile {
+        agent: AgentId,
+        write: FileWrite,
+    },
+    MakeNode {
+        agent: AgentId,
+        path: FilePath,
+        node: FileNode,
+    },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -173,6 +227,8 @@ pub enum Answer {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
+    Files(FileList),
+    FilePart(FilePiece),
 }
 
 impl Answer {

@@ -2,9 +2,13 @@
 
 mod compare;
 mod exec;
+mod files;
 mod git;
 mod screen;
 mod transcript;
+mod uploads;
+
+pub use uploads::Uploads;
 
 use hostd_core::AgentRecord;
 use protocol::error::{ErrorCode, WireError};
@@ -43,7 +47,11 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         Question::Read { agent, .. }
         | Question::Follow { agent, .. }
         | Question::Exec { agent, .. }
-        | Question::Screen { agent, .. } => Some(*agent),
+        | Question::Screen { agent, .. }
+        | Question::ListFiles { agent, .. }
+        | Question::ReadFile { agent, .. }
+        | Question::WriteFile { agent, .. }
+        | Question::MakeNode { agent, .. } => Some(*agent),
         Question::Compare { what: Compared::Workspace { agent }, .. } => Some(*agent),
         Question::Resolve { .. }
         | Question::Report { .. }
@@ -94,6 +102,18 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         Question::Diff { repo, from, to } => git::diff(machine, &repo, &from, &to).await,
         Question::Screen { agent, history, colours } => {
             screen::show(machine, agent, asked.record.as_ref(), history, colours).await
+        }
+        Question::ListFiles { agent, area, path, after } => {
+            files::list(machine, (agent, area, asked.record.as_ref()), path, after).await
+        }
+        Question::ReadFile { agent, area, path, offset, max, version } => {
+            files::read(machine, (agent, area, asked.record.as_ref()), path, (offset, max), version).await
+        }
+        Question::WriteFile { agent, write } => {
+            files::write(machine, agent, asked.record.as_ref(), write).await
+        }
+        Question::MakeNode { agent, path, node } => {
+            files::make(machine, agent, asked.record.as_ref(), path, node).await
         }
     };
     match answered {

@@ -5,6 +5,7 @@
 
 pub mod cgroup;
 pub mod facts;
+pub mod files;
 pub mod process;
 pub mod spawn;
 pub mod tmux;

@@ -7,6 +7,7 @@ pub mod client;
 pub mod config;
 pub mod context;
 pub mod error;
+pub mod files;
 pub mod output;
 pub mod review;
 pub mod run;
@@ -94,6 +95,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Rename(args) => settings::rename(context, &args),
         Command::Label(args) => settings::label(context, &args),
         Command::Limit(args) => settings::limit(context, &args),
+        Command::File(words) => files::run(context, &words),
         Command::Run(args) => run::submit::run(context, &args),
         Command::Runs => run::list::runs(context),
         Command::Tasks(args) => run::list::tasks(context, &args),

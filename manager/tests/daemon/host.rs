@@ -307,7 +307,11 @@ impl Shared {
             | Question::Diff { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
-            | Question::More { .. } => vec![Answer::Done],
+            | Question::More { .. }
+            | Question::ListFiles { .. }
+            | Question::ReadFile { .. }
+            | Question::WriteFile { .. }
+            | Question::MakeNode { .. } => vec![Answer::Done],
         };
         for answer in answers {
             let frame = Frame::of(Answer::KIND, "", &answer).unwrap().encode().unwrap();

@@ -109,6 +109,7 @@ fn a_command_or_request_of_a_newer_build_is_an_error_that_names_it() {
     refused::<api::Item>();
     refused::<api::Until>();
     refused::<api::LogStart>();
+    refused::<protocol::files::FileNode>();
 }
 
 #[test]

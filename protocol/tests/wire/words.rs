@@ -5,6 +5,7 @@ use protocol::api::Reachability;
 use protocol::codec::{from_bytes, to_bytes};
 use protocol::compare::{CompareForm, FileStatus};
 use protocol::error::ErrorCode;
+use protocol::files::{FileArea, FileKind};
 use protocol::report::Life;
 use protocol::task::{Accept, FailureClass, TaskState, Verdict};
 use serde::Serialize;
@@ -77,6 +78,8 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
             Review = "REVIEW", Accepted = "ACCEPTED", Merged = "MERGED", Rejected = "REJECTED",
             Failed = "FAILED", Cancelled = "CANCELLED",
         }
+        FileArea { Workspace = "workspace", Outputs = "outputs" }
+        FileKind { File = "file", Folder = "folder", Link = "link", Other = "other" }
         ErrorCode {
             Invalid = "invalid", NotFound = "not-found", Denied = "denied", Conflict = "conflict",
             Exhausted = "exhausted", Unavailable = "unavailable", TimedOut = "timed-out", Failed = "failed",

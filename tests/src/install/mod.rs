@@ -35,7 +35,10 @@ impl Install {
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("phalanx-test-").tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("user")).unwrap();
+        // How full the disk of a machine is that runs tests is no matter of theirs.
+        let settings = folder.path().join("user/.config/phalanx");
+        std::fs::create_dir_all(&settings).unwrap();
+        std::fs::write(settings.join("config.toml"), "[host]\ndisk_share = \"99%\"\n").unwrap();
         let layout = Layout::at(folder.path().join("home")).unwrap();
         Self { layout, folder }
     }

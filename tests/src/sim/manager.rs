@@ -304,7 +304,11 @@ impl World {
             | Question::Diff { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
-            | Question::More { .. } => Answer::Done,
+            | Question::More { .. }
+            | Question::ListFiles { .. }
+            | Question::ReadFile { .. }
+            | Question::WriteFile { .. }
+            | Question::MakeNode { .. } => Answer::Done,
         }
     }
 }

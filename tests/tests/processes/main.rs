@@ -15,7 +15,7 @@ mod half_created;
 mod house;
 mod input;
 mod limits;
-mod logs;
+mod looking;
 mod recovery;
 mod review;
 mod runs;

@@ -95,7 +95,11 @@ impl Core {
             | Request::ListRows(_)
             | Request::Capture { .. }
             | Request::Compare { .. }
-            | Request::ShowTask { .. } => {
+            | Request::ShowTask { .. }
+            | Request::ListFiles { .. }
+            | Request::GetFile { .. }
+            | Request::PutFile { .. }
+            | Request::MakeNode { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
         }
@@ -153,6 +157,10 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::ListRows(_)
         | Request::Capture { .. }
         | Request::Compare { .. }
-        | Request::ShowTask { .. } => Vec::new(),
+        | Request::ShowTask { .. }
+        | Request::ListFiles { .. }
+        | Request::GetFile { .. }
+        | Request::PutFile { .. }
+        | Request::MakeNode { .. } => Vec::new(),
     }
 }

@@ -81,7 +81,9 @@ impl Core {
                 | Answer::Screen(_)
                 | Answer::Compared(_)
                 | Answer::Changed(_)
-                | Answer::File { .. },
+                | Answer::File { .. }
+                | Answer::Files(_)
+                | Answer::FilePart(_),
             ) => {}
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod config;
+pub mod files;
 pub mod review;
 pub mod run;
 pub mod screen;
@@ -135,6 +136,15 @@ pub enum Command {
     /// Remove agents and their workspaces; what they printed stays
     #[command(before_help = "Examples:\n  phalanx destroy demo\n  phalanx destroy demo --discard")]
     Destroy(agent::Destroy),
+
+    /// Files of agents: list, get, put
+    #[command(
+        subcommand,
+        before_help = "Examples:
+  phalanx file get demo:src/x.rs ./x.rs
+  phalanx file put ./x.rs demo:src/x.rs"
+    )]
+    File(files::File),
 
     Run(Box<run::Run>),
     /// List runs

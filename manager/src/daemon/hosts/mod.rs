@@ -161,7 +161,9 @@ impl Conversation {
                 | Answer::Exited { .. }
                 | Answer::Landed { .. }
                 | Answer::Diff { .. }
-                | Answer::Screen(_)),
+                | Answer::Screen(_)
+                | Answer::Files(_)
+                | Answer::FilePart(_)),
             ) => {
                 self.ended = true;
                 Ok(Some(last))

@@ -34,7 +34,7 @@ pub struct Answerer {
 
 impl Requests for Answerer {
     async fn answer(&self, peer: Peer, request: Request, items: Items) -> Result<Reply, WireError> {
-        if changes_something(&request) {
+        if is_for_operators(&request) {
             self.refuse_agents(peer).await?;
         }
         let driver = &self.hosts.driver;
@@ -86,6 +86,16 @@ impl Requests for Answerer {
             }
             Request::Capture { target, history, colours } => {
                 stream::capture::capture(self.hosts.clone(), target, history, colours).await
+            }
+            Request::ListFiles { target, area, path, after } => {
+                stream::files::list(&self.hosts, target, (area, path), after).await
+            }
+            Request::GetFile { target, area, path, changing } => {
+                stream::files::get(&self.hosts, target, (area, path), changing, items).await
+            }
+            Request::PutFile { target, write } => stream::files::put(&self.hosts, target, write).await,
+            Request::MakeNode { target, path, node } => {
+                stream::files::make(&self.hosts, target, path, node).await
             }
             Request::ResolveRepo { repo, base } => self.resolve(repo, base).await,
             Request::PutBlob { sha256, offset, bytes, last } => {
@@ -148,7 +158,16 @@ impl Answerer {
     }
 }
 
-/// Whether it changes anything, on a host, in the records, or in the blobs.
-fn changes_something(request: &Request) -> bool {
-    request.key().is_some() || matches!(request, Request::Exec { .. } | Request::PutBlob { .. })
+/// What agents may not ask for: changes, and files of other agents, which may be another user's.
+fn is_for_operators(request: &Request) -> bool {
+    request.key().is_some()
+        || matches!(
+            request,
+            Request::Exec { .. }
+                | Request::PutBlob { .. }
+                | Request::ListFiles { .. }
+                | Request::GetFile { .. }
+                | Request::PutFile { .. }
+                | Request::MakeNode { .. }
+        )
 }

@@ -5,6 +5,7 @@ pub mod capture;
 pub mod compare;
 pub mod events;
 pub mod exec;
+pub mod files;
 pub mod follow_run;
 pub mod kept;
 pub mod logs;

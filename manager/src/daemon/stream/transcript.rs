@@ -107,6 +107,8 @@ impl Transcript {
             | Answer::Compared(_)
             | Answer::Changed(_)
             | Answer::File { .. }
+            | Answer::Files(_)
+            | Answer::FilePart(_)
             | Answer::Refused(_) => {
                 let host = &self.place.host;
                 Err(WireError::new(ErrorCode::Failed, format!("host {host} gave another answer than bytes")))

@@ -1,9 +1,13 @@
-//! Lists of many agents: filters and rows.
+//! Looking at agents: lists of many, and files.
 
 use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, Role};
-use protocol::api::{Reachability, Reply, Request};
+use protocol::api::{Item, Reachability, Reply, Request};
+use protocol::files::{
+    FileArea, FileEntry, FileFinish, FileKind, FileList, FileNode, FilePath, FilePiece, FileWrite,
+};
+use protocol::order::{Answer, Question};
 use protocol::row::{AgentRow, Figures, RowFilter};
 
 use super::agents::{end, spec};
@@ -66,7 +70,95 @@ pub(crate) fn least_row() -> AgentRow {
     }
 }
 
+fn path() -> FilePath {
+    FilePath::parse(b"src/na\xffme").unwrap()
+}
+
+fn list() -> FileList {
+    let entry = |name: &[u8], kind, target: Option<&[u8]>| FileEntry {
+        name: name.to_vec(),
+        kind,
+        bytes: 1 << 33,
+        mode: 0o750,
+        modified: AT,
+        target: target.map(<[u8]>::to_vec),
+    };
+    let link = entry(b"li\xffnk", FileKind::Link, Some(b"../x"));
+    FileList { is_folder: true, entries: vec![link, entry(b"f", FileKind::File, None)], more: true }
+}
+
+fn piece() -> FilePiece {
+    FilePiece {
+        offset: 1 << 33,
+        bytes: b"hi\xff\n".to_vec(),
+        size: 1 << 34,
+        mode: 0o640,
+        modified: AT,
+        version: text("1-2-3"),
+    }
+}
+
+fn write() -> FileWrite {
+    let finish = FileFinish { sha256: "a".repeat(64), mode: Some(0o755) };
+    FileWrite {
+        path: path(),
+        upload: "0".repeat(32),
+        offset: 4,
+        bytes: b"hi\xff\n".to_vec(),
+        finish: Some(finish),
+    }
+}
+
+fn files() -> Vec<Sample> {
+    let agent = agent_id();
+    let target = || text("fix it@db-01");
+    let after = Some(b"a\xff".to_vec());
+    let (area, path) = (FileArea::Workspace, path());
+    let folder = FileNode::Folder { mode: 0o755 };
+    let link = FileNode::Link { target: b"../x\xff".to_vec() };
+    let least = FileWrite { finish: None, ..write() };
+    let questions = [
+        ("list-files", Question::ListFiles { agent, area, path: path.clone(), after: after.clone() }),
+        (
+            "read-file",
+            Question::ReadFile {
+                agent,
+                area: FileArea::Outputs,
+                path: path.clone(),
+                offset: 7,
+                max: 9,
+                version: Some(text("1-2-3")),
+            },
+        ),
+        ("write-file", Question::WriteFile { agent, write: write() }),
+        ("write-file-least", Question::WriteFile { agent, write: least }),
+        ("make-folder", Question::MakeNode { agent, path: path.clone(), node: folder.clone() }),
+        ("make-link", Question::MakeNode { agent, path: path.clone(), node: link }),
+    ];
+    let requests = [
+        ("list-files", Request::ListFiles { target: target(), area, path: path.clone(), after }),
+        ("get-file", Request::GetFile { target: target(), area, path: path.clone(), changing: true }),
+        ("put-file", Request::PutFile { target: target(), write: write() }),
+        ("make-node", Request::MakeNode { target: target(), path, node: folder }),
+    ];
+    let mut all = vec![
+        Sample::of("answer-files", Answer::Files(list())),
+        Sample::of("answer-file-part", Answer::FilePart(piece())),
+        Sample::of("reply-files", Reply::Files(list())),
+        Sample::of("item-file-part", Item::FilePart(piece())),
+    ];
+    all.extend(questions.map(|(name, question)| Sample::of(format_args!("question-{name}"), question)));
+    all.extend(requests.map(|(name, request)| Sample::of(format_args!("request-{name}"), request)));
+    all
+}
+
 pub(crate) fn all() -> Vec<Sample> {
+    let mut all = rows();
+    all.extend(files());
+    all
+}
+
+fn rows() -> Vec<Sample> {
     let filter = RowFilter {
         all: true,
         labels: BTreeMap::from([(text("team"), text("blue"))]),

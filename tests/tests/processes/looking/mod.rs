@@ -1,0 +1,4 @@
+//! What people look at: transcripts and files.
+
+mod files;
+mod logs;

@@ -23,7 +23,7 @@ use crate::sys::cgroup::Cgroups;
 use crate::sys::facts::{FactsReader, boot_id};
 use crate::sys::tmux::{Settings, Tmux};
 use crate::workspace::{Options, Workspaces};
-use crate::{BUILD, agents, asks, clock};
+use crate::{BUILD, agents, asks, clock, house};
 
 /// Outcomes of jobs that wait for the driver; a job waits when it is full.
 const INPUTS: usize = 1024;
@@ -81,6 +81,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         requests: Requests::new(bus.clone()),
         shipper,
         boot_id: boot_id().context("the kernel gives no boot id")?,
+        incarnation: life.incarnation(),
         environment: inherited_environment(),
         starts: Machine::start_permits(),
         ends: Machine::end_permits(),
@@ -134,6 +135,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     tasks.spawn(shipper_task.run());
     alone("heart", heart.run())?;
     tasks.spawn(supervisor::keep(machine.config.supervisor.clone()));
+    tasks.spawn(house::keep(machine.clone()));
     let mut farewell = JoinSet::new();
     farewell.spawn(report_task.run());
     let events_told = alone("events", event_task.run())?;

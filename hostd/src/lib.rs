@@ -11,6 +11,7 @@ pub mod bus;
 pub mod clock;
 pub mod daemon;
 pub mod driver;
+pub mod house;
 pub mod machine;
 pub mod screen;
 pub mod state;

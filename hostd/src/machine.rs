@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hostd_core::Input;
 use protocol::host_config::HostConfig;
+use protocol::ids::Incarnation;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::asks::{Talks, Uploads};
@@ -39,6 +40,8 @@ pub struct Machine {
     pub requests: Requests,
     pub shipper: ShipperSink,
     pub boot_id: String,
+    /// Of this life of hostd.
+    pub incarnation: Incarnation,
     /// What agents inherit of hostd's own environment.
     pub environment: BTreeMap<String, String>,
     pub starts: Semaphore,

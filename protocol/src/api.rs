@@ -12,6 +12,7 @@ use crate::agent::{AgentSpec, Blob, Environment, Phase, Role};
 use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
+use crate::house::{Freed, Holding, HouseItem, StreamUse, Unheard};
 use crate::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
 use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{HostFacts, Report, Unmet};
@@ -181,6 +182,18 @@ pub enum Request {
         path: FilePath,
         node: FileNode,
     },
+    /// What takes space, as items: of these agents, or of the whole fleet when there are none.
+    Survey {
+        targets: Vec<Target>,
+        deep: bool,
+    },
+    /// Take away what a survey showed. Repeatable by nature: what is gone already counts as done.
+    Free {
+        host: HostId,
+        items: Vec<HouseItem>,
+        older_ms: u64,
+        discard: Discard,
+    },
 }
 
 /// What can be changed of agents that are there.
@@ -244,6 +257,8 @@ impl Request {
             | Self::FollowRun { .. }
             | Self::Why { .. }
             | Self::ListRows(_)
+            | Self::Survey { .. }
+            | Self::Free { .. }
             | Self::Capture { .. }
             | Self::Compare { .. }
             | Self::ShowTask { .. }
@@ -349,6 +364,11 @@ pub enum Item {
         bytes: Vec<u8>,
     },
     FilePart(FilePiece),
+    /// Some of what a host holds.
+    Holdings {
+        host: HostId,
+        holdings: Vec<Holding>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -392,6 +412,12 @@ pub enum Reply {
     Screen(Box<AgentScreen>),
     Task(Box<TaskView>),
     Files(FileList),
+    /// The end of a survey: what the bus keeps, and hosts that did not answer.
+    Surveyed {
+        streams: Vec<StreamUse>,
+        unheard: Vec<Unheard>,
+    },
+    Freed(Vec<Freed>),
 }
 
 /// A screen, and whose it is.

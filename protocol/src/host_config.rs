@@ -32,6 +32,9 @@ pub struct HostConfig {
     pub supervisor: SupervisorConfig,
     /// An agent is refused while its file system is used to more than this share (0 to 1).
     pub disk_share_max: f64,
+    /// How long this host keeps what nobody needs any more.
+    #[serde(default)]
+    pub retention: RetentionConfig,
 }
 
 /// How hostd reaches the bus.
@@ -56,4 +59,15 @@ pub struct SupervisorConfig {
     pub lock: PathBuf,
     /// The `phalanx` executable, then the words after it.
     pub command: Option<Vec<String>>,
+}
+
+/// `None`: kept for ever.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetentionConfig {
+    /// Destroyed agents of which something is kept, the newest.
+    #[serde(default)]
+    pub archived_most: Option<u64>,
+    /// How long something of a destroyed agent is kept.
+    #[serde(default)]
+    pub archived_ms: Option<u64>,
 }

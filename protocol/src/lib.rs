@@ -12,6 +12,7 @@ pub mod error;
 pub mod event;
 pub mod files;
 pub mod host_config;
+pub mod house;
 pub mod ids;
 pub mod order;
 pub mod report;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{AgentSpec, Environment};
 use crate::compare::{CompareForm, Compared, FileChange, Sides};
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
+use crate::house::{Freed, Holding, HouseItem};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, OrderId, Region};
 use crate::screen::ScreenView;
 use crate::time::Timestamp;
@@ -183,6 +184,19 @@ pub enum Question {
         path: FilePath,
         node: FileNode,
     },
+    /// What takes space: of these agents, or of the whole host when there are none. `deep`: also whether each may go,
+    /// for which git is asked.
+    Survey {
+        agents: Vec<AgentId>,
+        deep: bool,
+    },
+    /// Take these away: only what has been without use for so long, and looked at again. What is gone already counts as
+    /// done. `discard`: also outputs, which may exist nowhere else.
+    Free {
+        items: Vec<HouseItem>,
+        older_ms: u64,
+        discard: Discard,
+    },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -229,6 +243,10 @@ pub enum Answer {
     },
     Files(FileList),
     FilePart(FilePiece),
+    /// Some of what a host holds; more follow until `Done`.
+    Holdings(Vec<Holding>),
+    /// One for each item, in their order.
+    Freed(Vec<Freed>),
 }
 
 impl Answer {

@@ -48,6 +48,9 @@ pub enum Effect {
         agent: AgentId,
         until: Timestamp,
     },
+    /// Take away the report and the archive of a destroyed agent. Answered by `Forgotten`, or tried again by whoever
+    /// asked for it.
+    Forget(AgentId),
     /// Put the report; a newer one of the same agent may replace it on the way.
     Report(Box<Report>),
     /// Append a fact to the event spool.

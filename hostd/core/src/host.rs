@@ -14,6 +14,9 @@ use crate::effect::Effect;
 use crate::input::{Found, Input};
 use crate::record::{AgentRecord, RECORD_VERSION, Wanted};
 
+/// Twice as long as any order is worth something.
+const FORGET_AFTER_MS: u64 = 60_000;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub region: Region,
@@ -120,6 +123,14 @@ impl Core {
                 Vec::new()
             }
             Input::ReportAgain { agent } => self.change(now, agent, true, |_| Vec::new()),
+            Input::Forget { agent } if self.may_be_forgotten(now, agent) => vec![Effect::Forget(agent)],
+            Input::Forget { .. } => Vec::new(),
+            Input::Forgotten { agent } => {
+                if self.agents.get(&agent).is_some_and(|agent| agent.stage == Stage::Destroyed) {
+                    self.agents.remove(&agent);
+                }
+                Vec::new()
+            }
             Input::Tick => {
                 let due: Vec<AgentId> = self
                     .agents
@@ -130,6 +141,12 @@ impl Core {
                 due.into_iter().flat_map(|agent| self.change(now, agent, false, |a| a.tick(now))).collect()
             }
         }
+    }
+
+    fn may_be_forgotten(&self, now: Timestamp, id: AgentId) -> bool {
+        self.agents.get(&id).is_some_and(|agent| {
+            agent.stage == Stage::Destroyed && may_be_forgotten(&agent.record, self.config.incarnation, now)
+        })
     }
 
     fn order(&mut self, now: Timestamp, order: Order, epoch: String) -> Vec<Effect> {
@@ -338,6 +355,13 @@ impl Core {
             })
             .collect()
     }
+}
+
+/// While an order that makes it may still be on its way, the memory of its destruction is what keeps that from starting
+/// it: orders of this life are waited out, those of earlier ones are void.
+#[must_use]
+pub fn may_be_forgotten(record: &AgentRecord, incarnation: Incarnation, now: Timestamp) -> bool {
+    record.created_at.0 < incarnation.0 || record.created_at.after_ms(FORGET_AFTER_MS) <= now
 }
 
 fn new_record(

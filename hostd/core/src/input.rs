@@ -103,6 +103,14 @@ pub enum Input {
     ReportAgain {
         agent: AgentId,
     },
+    /// Nobody needs what is kept of a destroyed agent.
+    Forget {
+        agent: AgentId,
+    },
+    /// Its archive and its report are gone.
+    Forgotten {
+        agent: AgentId,
+    },
     Tick,
 }
 
@@ -211,7 +219,9 @@ impl Input {
             | Self::Removed { agent, .. }
             | Self::Degraded { agent, .. }
             | Self::Lease { agent, .. }
-            | Self::ReportAgain { agent } => Some(*agent),
+            | Self::ReportAgain { agent }
+            | Self::Forget { agent }
+            | Self::Forgotten { agent } => Some(*agent),
             Self::Disk { .. } | Self::Tick => None,
         }
     }

@@ -22,6 +22,6 @@ mod record;
 
 pub use agent::{Agent, Stage};
 pub use effect::Effect;
-pub use host::{Config, Core};
+pub use host::{Config, Core, may_be_forgotten};
 pub use input::{ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, StartFacts};
 pub use record::{AgentRecord, RECORD_VERSION, Wanted};

@@ -1,4 +1,5 @@
-//! Answers the manager's questions. Each gets an answer in every path; nothing here changes what is known of an agent.
+//! Answers the manager's questions. Each gets an answer in every path; nothing here changes what is known of an agent,
+//! but that what is kept of a destroyed one may go.
 
 mod compare;
 mod exec;
@@ -19,6 +20,7 @@ pub use compare::Talks;
 use protocol::compare::Compared;
 
 use crate::bus::{Replier, Shipment};
+use crate::house;
 use crate::machine::Handle;
 
 /// A question with what the driver knows of its agent.
@@ -26,6 +28,8 @@ use crate::machine::Handle;
 pub struct Asked {
     pub question: Question,
     pub record: Option<AgentRecord>,
+    /// Of every agent, for questions about the whole host.
+    pub records: Vec<AgentRecord>,
     /// Decided already.
     pub refusal: Option<WireError>,
 }
@@ -57,9 +61,17 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         | Question::Report { .. }
         | Question::Land { .. }
         | Question::Diff { .. }
+        | Question::Survey { .. }
+        | Question::Free { .. }
         | Question::Compare { what: Compared::Commits { .. }, .. }
         | Question::More { .. } => None,
     }
+}
+
+/// Whether the records of all agents are needed to answer.
+#[must_use]
+pub fn is_of_host(question: &Question) -> bool {
+    matches!(question, Question::Survey { .. } | Question::Free { .. })
 }
 
 /// 128 random bits as hex: identity of a transcript.
@@ -114,6 +126,12 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         }
         Question::MakeNode { agent, path, node } => {
             files::make(machine, agent, asked.record.as_ref(), path, node).await
+        }
+        Question::Survey { agents, deep } => {
+            house::survey(machine, asked.records, &agents, deep, &replier).await
+        }
+        Question::Free { items, older_ms, discard } => {
+            Ok(house::free(machine, &asked.records, items, older_ms, discard).await)
         }
     };
     match answered {

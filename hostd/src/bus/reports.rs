@@ -111,6 +111,24 @@ impl Reports {
     }
 }
 
+impl Bus {
+    /// Takes the report of an agent away: nothing is to be known of it any more.
+    ///
+    /// # Errors
+    /// What the bus says; then the report stays.
+    pub async fn forget_report(&self, agent: AgentId) -> Result<(), String> {
+        let subject = subject::agent_report(&self.region, &self.host, &agent);
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("KV-Operation", "DEL");
+        let acknowledged = self
+            .stream
+            .publish_with_headers(subject, headers, Bytes::new())
+            .await
+            .map_err(|error| error.to_string())?;
+        acknowledged.await.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
 async fn put(bus: &Bus, report: &Report) -> Result<(), String> {
     let subject = subject::agent_report(&report.region, &report.host, &report.agent);
     let bytes = Frame::of(Report::KIND, "", report)

@@ -148,7 +148,12 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
         let record = asks::agent_of(&ask.question)
             .and_then(|agent| self.core.agent(agent))
             .map(|agent| agent.record.clone());
-        let asked = Asked { question: ask.question, record, refusal };
+        let records = if asks::is_of_host(&ask.question) {
+            self.core.agents().values().map(|agent| agent.record.clone()).collect()
+        } else {
+            Vec::new()
+        };
+        let asked = Asked { question: ask.question, record, records, refusal };
         let hands = self.hands.clone();
         // A program beside an agent may run for days, and a reader may be slow; both have a bound of their own.
         if matches!(asked.question, Question::Exec { .. } | Question::Compare { .. }) {
@@ -281,7 +286,8 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
             | Effect::Terminate(_)
             | Effect::Kill(_)
             | Effect::AskLease { .. }
-            | Effect::SetLease { .. }) => self.job(effect),
+            | Effect::SetLease { .. }
+            | Effect::Forget(_)) => self.job(effect),
         }
     }
 
@@ -316,6 +322,7 @@ fn effect_agent(effect: &Effect) -> Option<AgentId> {
         | Effect::Thaw(agent)
         | Effect::SetLimits(agent)
         | Effect::Rename(agent)
+        | Effect::Forget(agent)
         | Effect::Collect(agent) => Some(*agent),
         Effect::Create { agent, .. }
         | Effect::Remove { agent, .. }

@@ -10,7 +10,7 @@ use super::hands::{Hands, Hearing};
 use crate::asks::{self, Asked};
 use crate::bus::{EventSink, Heard, Inbox, Replier, ReportSink};
 use crate::machine::Handle;
-use crate::{activity, agents, clock};
+use crate::{activity, agents, clock, house};
 
 #[derive(Clone, Debug)]
 pub struct OnMachine {
@@ -50,6 +50,7 @@ impl Hands for OnMachine {
             Effect::Kill(_) => agents::kill(machine, record).await,
             Effect::AskLease { agent, generation } => agents::ask_lease(&machine, agent, generation).await,
             Effect::SetLease { agent, until } => agents::set_lease(&machine, agent, until).await,
+            Effect::Forget(_) => house::forget(machine, record).await,
             // Not of the machine: the loop's own.
             Effect::Save(_) | Effect::SaveFencing(_) | Effect::Report(_) | Effect::Event { .. } => {}
         }

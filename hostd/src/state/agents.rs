@@ -132,6 +132,15 @@ impl AgentFolders {
         Ok(loaded)
     }
 
+    /// The records of the archive that can be read.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn load_archived(&self) -> Result<Vec<AgentRecord>, StateError> {
+        let entries = std::fs::read_dir(&self.archive).map_err(StateError::io("list", &self.archive))?;
+        Ok(entries.flatten().filter_map(|entry| load_record(&entry.path()).ok()).collect())
+    }
+
     /// Takes away what a crash left of a folder that holds nothing any more: its record is in the archive already, or
     /// was never written, in which case nothing was started.
     fn is_rest_of_removal(&self, folder: &Path) -> bool {

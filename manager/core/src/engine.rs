@@ -57,6 +57,7 @@ impl Core {
         match input {
             Input::Client { reply_to, request, seed } => self.client(now, reply_to, *request, seed),
             Input::Report(report) => self.observe_report(report),
+            Input::Forgotten(agent) => self.forgotten(now, agent),
             Input::Heartbeat(heartbeat) => self.observe_heartbeat(now, &heartbeat),
             Input::Answered { token, answer } => self.answered(now, token, answer),
             Input::LogKept { agent, blob } => self.log_kept(agent, blob),

@@ -21,6 +21,8 @@ pub enum Input {
     },
     /// A host's word on one agent. The shell has checked that the host may write it.
     Report(Box<Report>),
+    /// Its host has taken away the report of this agent. The shell has checked that the host may.
+    Forgotten(AgentId),
     Heartbeat(Box<Heartbeat>),
     /// What became of an [`crate::Effect::Ask`]. An outcome that is not known is `Err(Unavailable)`.
     Answered {

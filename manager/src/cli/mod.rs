@@ -8,6 +8,7 @@ pub mod config;
 pub mod context;
 pub mod error;
 pub mod files;
+pub mod house;
 pub mod output;
 pub mod review;
 pub mod run;
@@ -108,6 +109,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Reject(args) => review::decide::reject(context, &args),
         Command::Patch(args) => review::patch::run(context, &args),
         Command::Report(args) => run::report::run(context, &args),
+        Command::Du(args) => house::du::run(context, &args),
+        Command::Gc(args) => house::gc::run(context, &args),
         Command::Config(args) => config::run(context, &args.command),
         Command::Profile(args) => config::profile::run(context, &args.command),
         Command::Completion { shell } => system::completion::run(shell),

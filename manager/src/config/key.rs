@@ -78,7 +78,41 @@ pub const DISK_SHARE: Key = Key {
     layers: DAEMON,
     about: "share of the disk above which this host takes no new agent; counts from the next phalanx up",
 };
-pub const KEYS: &[&Key] = &[&GRACE, &MEMORY, &CPU, &PIDS, &TIMEOUT, &MAX_PARALLEL, &OUTPUT, &DISK_SHARE];
+pub const RETAIN_ARCHIVE: Key = Key {
+    name: "retention.archive",
+    kind: Kind::Count,
+    default: "5000",
+    layers: DAEMON,
+    about: "destroyed agents of which transcript and end are kept, the newest; those with outputs stay; counts from the next phalanx up",
+};
+pub const RETAIN_TRANSCRIPTS: Key = Key {
+    name: "retention.transcripts",
+    kind: Kind::Retention,
+    default: "never",
+    layers: DAEMON,
+    about: "how long transcript and end of a destroyed agent are kept; those with outputs stay; counts from the next phalanx up",
+};
+pub const RETAIN_AGENTS: Key = Key {
+    name: "retention.agents",
+    kind: Kind::Retention,
+    default: "never",
+    layers: DAEMON,
+    about: "how long ended agents are kept before they are destroyed, never with the only copy of work; counts from the next phalanx up",
+};
+
+pub const KEYS: &[&Key] = &[
+    &GRACE,
+    &MEMORY,
+    &CPU,
+    &PIDS,
+    &TIMEOUT,
+    &MAX_PARALLEL,
+    &OUTPUT,
+    &DISK_SHARE,
+    &RETAIN_ARCHIVE,
+    &RETAIN_TRANSCRIPTS,
+    &RETAIN_AGENTS,
+];
 
 impl Key {
     /// `defaults.max_parallel` → `("defaults", "max_parallel")`.

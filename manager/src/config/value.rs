@@ -12,6 +12,8 @@ pub enum Kind {
     Duration,
     /// Longer than 0, or `none`.
     TimeLimit,
+    /// Longer than 0, or `never`.
+    Retention,
     /// At least 1M, or `none`.
     Memory,
     /// Cores, or `none`.
@@ -30,6 +32,7 @@ impl Kind {
         match self {
             Self::Duration => "a duration such as 10s",
             Self::TimeLimit => "a duration such as 10m, or none",
+            Self::Retention => "a duration such as 30d, or never",
             Self::Memory => "a size such as 512M, or none",
             Self::Cores => "cores such as 1.5, or none",
             Self::Count => "a whole number, or none",
@@ -45,6 +48,7 @@ impl Kind {
     pub fn check(self, text: &str) -> Result<(), String> {
         let none = match self {
             Self::TimeLimit | Self::Memory | Self::Cores | Self::Count => Some("none"),
+            Self::Retention => Some("never"),
             Self::Duration | Self::Share | Self::Output => None,
         };
         if none == Some(text) {
@@ -56,7 +60,7 @@ impl Kind {
         };
         match self {
             Self::Duration => duration_ms(text).map(|_| ()).map_err(|error| error.to_string()),
-            Self::TimeLimit => match duration_ms(text) {
+            Self::TimeLimit | Self::Retention => match duration_ms(text) {
                 Ok(0) => Err(or_none("it must be longer than 0".to_owned())),
                 Ok(_) => Ok(()),
                 Err(error) => Err(or_none(error.to_string())),
@@ -85,7 +89,7 @@ impl Kind {
 /// Whether a value says that there is none.
 #[must_use]
 pub fn means_none(text: &str) -> bool {
-    text == "none"
+    matches!(text, "none" | "never")
 }
 
 #[cfg(test)]
@@ -97,6 +101,7 @@ mod tests {
         let table: &[(Kind, &[&str], &[&str])] = &[
             (Kind::Duration, &["10s", "0", "1h30m"], &["10", "none", "-1s", ""]),
             (Kind::TimeLimit, &["10s", "none"], &["0", "never", "10"]),
+            (Kind::Retention, &["30d", "never"], &["0", "none", "30"]),
             (Kind::Memory, &["512M", "none"], &["1K", "0", "much"]),
             (Kind::Cores, &["1.5", "none"], &["0", "-1", "all"]),
             (Kind::Count, &["1", "none"], &["0", "-1", "1.5", "99999999999"]),

@@ -20,6 +20,7 @@ pub mod facts;
 pub mod hosts;
 pub mod parts;
 pub mod queries;
+pub mod retention;
 pub mod secrets;
 pub mod server;
 pub mod start;

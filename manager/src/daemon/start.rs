@@ -24,7 +24,7 @@ use super::queries::ShellFacts;
 use super::secrets::Secrets;
 use super::server::request::Answerer;
 use super::server::{BUILD, Server};
-use super::{facts, parts};
+use super::{facts, parts, retention};
 use crate::embedded::Layout;
 use crate::embedded::lock::Lock;
 use crate::embedded::nats::keys;
@@ -116,6 +116,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     tasks.spawn(facts::append_facts(store.clone(), region, clock.clone(), facts_in));
     tasks.spawn(inbound::watch_reports(driver.clone(), reports));
     tasks.spawn(inbound::take_heartbeats(driver.clone(), heartbeats));
+    tasks.spawn(retention::keep(driver.clone(), clock.clone(), stopped.clone()));
     let rpc = Rpc { hosts: hosts.clone(), blobs: Arc::clone(&blobs), secrets };
     tasks.spawn(rpc.serve(bus.host_requests().await?, stopped.clone()));
     if let Some(command) = options.supervise.clone() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use protocol::host_config::{BusConfig, HOST_CONFIG_VERSION, HostConfig, SupervisorConfig};
+use protocol::host_config::{BusConfig, HOST_CONFIG_VERSION, HostConfig, RetentionConfig, SupervisorConfig};
 use protocol::ids::HostId;
 use protocol::subject::host_inbox;
 
@@ -83,6 +83,10 @@ pub fn ensure_config(
             command: (!supervise.is_empty()).then(|| supervise.to_vec()),
         },
         disk_share_max: f64::from(settings.percent(&key::DISK_SHARE).unwrap_or(85)) / 100.0,
+        retention: RetentionConfig {
+            archived_most: settings.whole(&key::RETAIN_ARCHIVE),
+            archived_ms: settings.duration_ms(&key::RETAIN_TRANSCRIPTS),
+        },
     };
     let mut bytes = serde_json::to_vec_pretty(&config).map_err(HostSetupError::Encode)?;
     bytes.push(b'\n');

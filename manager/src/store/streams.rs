@@ -10,6 +10,8 @@ use std::time::Duration;
 use async_nats::jetstream::stream::{Compression, Config, DiscardPolicy, StorageType};
 use async_nats::jetstream::{Context, object_store};
 
+use protocol::house::StreamUse;
+
 use super::error::StoreError;
 
 /// The event stream and the transcript stream.
@@ -176,6 +178,35 @@ pub(super) async fn ensure_all(jetstream: &Context, region: &str, max_file: u64)
     let made = wanted.map(|config| ensure(jetstream, config));
     futures::future::try_join_all(made).await?;
     ensure_blobs(jetstream, max_file).await
+}
+
+impl super::Store {
+    /// What each stream takes of its share, the largest first.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn usage(&self) -> Result<Vec<StreamUse>, StoreError> {
+        let buckets = Bucket::ALL.into_iter().map(|bucket| (bucket.name().to_owned(), bucket.stream()));
+        let logs = [("events", EVENTS), ("transcripts", TRANSCRIPTS)];
+        let logs = logs.map(|(name, stream)| (name.to_owned(), stream.to_owned()));
+        let blobs = [(BLOBS.to_owned(), format!("OBJ_{BLOBS}"))];
+        let mut used = Vec::new();
+        for (name, stream) in buckets.chain(logs).chain(blobs) {
+            let info = self.jetstream.get_stream(&stream).await.map_err(|error| StoreError::Read {
+                what: format!("stream {stream}"),
+                source: error.into(),
+            })?;
+            let info = info.cached_info();
+            used.push(StreamUse {
+                name,
+                bytes: info.state.bytes,
+                most_bytes: u64::try_from(info.config.max_bytes).unwrap_or(0),
+                messages: info.state.messages,
+            });
+        }
+        used.sort_by_key(|stream| std::cmp::Reverse(stream.bytes));
+        Ok(used)
+    }
 }
 
 async fn ensure(jetstream: &Context, wanted: Config) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use futures::StreamExt;
 use nkeys::KeyPair;
 use protocol::agent::{AgentSpec, End, EndCause, Phase};
 use protocol::codec::Frame;
+use protocol::house::Freed;
 use protocol::ids::{AgentId, Fencing, Generation, HostId, Incarnation, Region, Seq};
 use protocol::order::{Answer, Ask, Command, Order, OutputStream, Question, ResolvedBase};
 use protocol::report::{
@@ -302,9 +303,14 @@ impl Shared {
             Question::Resolve { repo, .. } => {
                 vec![Answer::Resolved(ResolvedBase { repo, commit: "c".repeat(40), dirty: false })]
             }
+            Question::Free { items, .. } => {
+                let freed = items.into_iter().map(|item| Freed { item, bytes: 1, kept: None });
+                vec![Answer::Freed(freed.collect())]
+            }
             Question::Follow { .. }
             | Question::Land { .. }
             | Question::Diff { .. }
+            | Question::Survey { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
             | Question::More { .. }

@@ -40,7 +40,25 @@ impl Install {
         std::fs::create_dir_all(&settings).unwrap();
         std::fs::write(settings.join("config.toml"), "[host]\ndisk_share = \"99%\"\n").unwrap();
         let layout = Layout::at(folder.path().join("home")).unwrap();
-        Self { layout, folder }
+        let install = Self { layout, folder };
+        // How full the machine of a test is, is not what any of them is about.
+        install.settings("[host]\ndisk_share = \"100%\"\n");
+        install
+    }
+
+    /// The user's settings, with this content.
+    ///
+    /// # Panics
+    /// When they cannot be written.
+    pub fn settings(&self, content: &str) {
+        let file = self.settings_file();
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+    }
+
+    #[must_use]
+    pub fn settings_file(&self) -> PathBuf {
+        self.path("user").join(".config/phalanx/config.toml")
     }
 
     /// One that is up.

@@ -236,7 +236,8 @@ impl World {
                 hostd.unacked.insert(report.agent, report.clone());
                 self.put(m, life, report);
             }
-            Effect::Event { .. } => {}
+            // Nobody keeps house in this world.
+            Effect::Event { .. } | Effect::Forget(_) => {}
         }
     }
 
@@ -413,6 +414,7 @@ fn agent_of(effect: &Effect) -> Option<AgentId> {
         | Effect::Thaw(agent)
         | Effect::SetLimits(agent)
         | Effect::Rename(agent)
+        | Effect::Forget(agent)
         | Effect::Collect(agent) => Some(*agent),
         Effect::Create { agent, .. }
         | Effect::Remove { agent, .. }

@@ -302,6 +302,8 @@ impl World {
             | Question::Report { .. }
             | Question::Exec { .. }
             | Question::Diff { .. }
+            | Question::Survey { .. }
+            | Question::Free { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
             | Question::More { .. }

@@ -142,3 +142,33 @@ fn a_refused_removal_is_not_tried_again_by_a_restart() {
     assert_eq!(kinds(&effects), ["report"]);
     assert!(matches!(next.record(1).wanted, Wanted::Stopped { .. }));
 }
+
+#[test]
+fn only_a_destroyed_agent_is_forgotten_and_not_while_an_order_of_it_may_be_on_its_way() {
+    let forget = || Input::Forget { agent: agent_id(1) };
+    let forgotten = || Input::Forgotten { agent: agent_id(1) };
+    let mut bench = Bench::ended();
+    assert_eq!(bench.give(forget()), vec![], "it is there");
+    assert_eq!(bench.give(forgotten()), vec![]);
+    bench.order(destroy(1, 2, Discard::Keep));
+    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done });
+    assert_eq!(bench.give(forget()), vec![], "an order that makes it may come late");
+    bench.pass(60_000);
+    assert_eq!(bench.give(forget()), vec![Effect::Forget(agent_id(1))]);
+    assert_eq!(bench.give(forget()), vec![Effect::Forget(agent_id(1))], "repeatable until it is done");
+    bench.give(forgotten());
+    assert!(bench.core.agent(agent_id(1)).is_none());
+    assert_eq!(bench.give(forget()), vec![]);
+}
+
+#[test]
+fn an_archive_of_an_earlier_life_is_forgotten_at_once() {
+    let mut bench = Bench::ended();
+    bench.order(destroy(1, 2, Discard::Keep));
+    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done });
+    let mut record = bench.record(1);
+    record.created_at = protocol::time::Timestamp(INCARNATION.0.saturating_sub(1));
+    let mut next = Bench::restarted();
+    next.give(Input::Found { record: Box::new(record), found: Found::Archived });
+    assert_eq!(next.give(Input::Forget { agent: agent_id(1) }), vec![Effect::Forget(agent_id(1))]);
+}

@@ -227,6 +227,7 @@ pub(crate) fn kinds(effects: &[Effect]) -> Vec<&'static str> {
             Effect::Remove { .. } => "remove",
             Effect::AskLease { .. } => "ask-lease",
             Effect::SetLease { .. } => "set-lease",
+            Effect::Forget(_) => "forget",
             Effect::Report(_) => "report",
             Effect::Event { .. } => "event",
         })

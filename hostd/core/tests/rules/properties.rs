@@ -233,6 +233,9 @@ impl Watched {
                 let destroyed = self.destroyed.contains(&report.agent);
                 prop_assert!(!destroyed || report.life == Life::Destroyed);
             }
+            Effect::Forget(agent) => {
+                prop_assert!(self.destroyed.contains(agent), "forgotten while it is there")
+            }
             Effect::SaveFencing(_)
             | Effect::AskLease { .. }
             | Effect::SetLease { .. }

@@ -93,6 +93,8 @@ impl Core {
             | Request::FollowRun { .. }
             | Request::Why { .. }
             | Request::ListRows(_)
+            | Request::Survey { .. }
+            | Request::Free { .. }
             | Request::Capture { .. }
             | Request::Compare { .. }
             | Request::ShowTask { .. }
@@ -155,6 +157,8 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::FollowRun { .. }
         | Request::Why { .. }
         | Request::ListRows(_)
+        | Request::Survey { .. }
+        | Request::Free { .. }
         | Request::Capture { .. }
         | Request::Compare { .. }
         | Request::ShowTask { .. }

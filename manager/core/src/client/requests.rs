@@ -95,7 +95,14 @@ impl Core {
             if at.after_ms(self.config.request_kept_ms) > now {
                 break;
             }
+            let made = self.requests.find(&key).and_then(|record| match &record.state {
+                RequestState::Answered { reply: Reply::Accepted { agent } } => Some(*agent),
+                RequestState::Answered { .. } | RequestState::Open { .. } => None,
+            });
             self.requests.remove(at, &key);
+            if let Some(agent) = made {
+                self.forget_void(agent);
+            }
             self.out.request(key);
         }
         self.watch_requests();

@@ -120,6 +120,12 @@ impl Agent {
             .collect()
     }
 
+    /// Nothing of it exists, and nothing is wanted of it: only its record answers who asks again.
+    pub(crate) fn is_void(&self) -> bool {
+        let void = |desired: &DesiredRecord| desired.void && desired.wanted == Wanted::Destroyed;
+        self.observed.is_none() && self.desired.as_ref().is_some_and(void)
+    }
+
     /// Ended, and what it left was brought in or cannot be: nothing more is to be expected of it. What never ran
     /// leaves nothing, and only attempts of tasks leave what somebody waits for.
     pub(crate) fn is_settled(&self) -> bool {

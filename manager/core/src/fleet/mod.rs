@@ -3,6 +3,7 @@
 //! Decides nothing about tasks and writes nothing: `reconcile` and `observe` do, on [`crate::Core`].
 
 pub(crate) mod agent;
+mod forget;
 pub(crate) mod host;
 mod observe;
 mod reconcile;
@@ -84,6 +85,22 @@ impl Fleet {
         self.agents.insert(id, Agent::unowned(report));
         self.host_entry(&host, &region).agents.insert(id);
         self.refresh(id);
+    }
+
+    pub(crate) fn remove(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.remove(&id) else { return };
+        if let Some(host) = agent.host().and_then(|host| self.hosts.get_mut(host)) {
+            host.set_slot(id, None);
+            host.agents.remove(&id);
+        }
+        if let Some(name) = agent.spec().map(|spec| &spec.name)
+            && let Some(ids) = self.names.get_mut(name)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.names.remove(name);
+            }
+        }
     }
 
     fn name(&mut self, id: AgentId, name: &Name) {

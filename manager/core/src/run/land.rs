@@ -78,6 +78,8 @@ impl Core {
                 | Answer::Output { .. }
                 | Answer::Exited { .. }
                 | Answer::Diff { .. }
+                | Answer::Holdings(_)
+                | Answer::Freed(_)
                 | Answer::Screen(_)
                 | Answer::Compared(_)
                 | Answer::Changed(_)

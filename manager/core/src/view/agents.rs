@@ -40,7 +40,8 @@ impl Core {
             .filter(|(_, agent)| {
                 let Some(spec) = agent.spec() else { return false };
                 let phase = phase_of(agent);
-                (filter.all || is_current(agent))
+                !agent.is_void()
+                    && (filter.all || is_current(agent))
                     && (filter.phases.is_empty() || filter.phases.contains(&phase))
                     && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
                     && run.is_none_or(|run| spec.task.as_ref().is_some_and(|link| link.run == run))
@@ -98,7 +99,8 @@ impl Core {
             let phase = agent.observed.as_ref().map_or(Phase::Creating, |report| report.phase);
             let named =
                 |pattern: &Pattern| pattern.matches(spec.name.as_str()) || pattern.matches(&id.to_string());
-            (filter.all || is_current(agent))
+            !agent.is_void()
+                && (filter.all || is_current(agent))
                 && (filter.phases.is_empty() || filter.phases.contains(&phase))
                 && (filter.hosts.is_empty() || agent.host().is_some_and(|host| filter.hosts.contains(host)))
                 && (patterns.is_empty() || patterns.iter().any(named))

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod config;
 pub mod files;
+pub mod house;
 pub mod review;
 pub mod run;
 pub mod screen;
@@ -191,6 +192,10 @@ pub enum Command {
     #[command(before_help = "Examples:\n  phalanx report\n  phalanx report nightly --out ./report")]
     Report(run::Report),
 
+    /// What takes disk: workspaces, transcripts, outputs, bases, the bus
+    #[command(before_help = "Examples:\n  phalanx du\n  phalanx du -l team=core -o json")]
+    Du(house::Du),
+    Gc(house::Gc),
     /// Settings: what they are, where they were set, and changes of them
     #[command(before_help = "Examples:
   phalanx config view --show-origin

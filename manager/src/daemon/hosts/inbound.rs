@@ -2,7 +2,7 @@
 //! heartbeats by core NATS. A host is believed about itself and its own agents only.
 
 use protocol::codec::Frame;
-use protocol::ids::Fencing;
+use protocol::ids::{AgentId, Fencing};
 use protocol::report::{Heartbeat, Report};
 use protocol::subject;
 use tokio::sync::mpsc;
@@ -44,11 +44,20 @@ pub async fn watch_reports(driver: Driver, mut changes: mpsc::Receiver<WatchEven
         // A bucket made anew says nothing of the agents that it does not name; their hosts put their reports again
         // when they are asked.
         let WatchEvent::Change(change) = event else { continue };
-        let Some(report) = report_of(&change) else { continue };
-        if driver.happened(Input::Report(Box::new(report))).await.is_err() {
+        let input = match &change.value {
+            Some(_) => report_of(&change).map(|report| Input::Report(Box::new(report))),
+            None => agent_of(&change.key).map(Input::Forgotten),
+        };
+        let Some(input) = input else { continue };
+        if driver.happened(input).await.is_err() {
             return;
         }
     }
+}
+
+/// The agent whose report a key holds: its last token.
+fn agent_of(key: &str) -> Option<AgentId> {
+    key.rsplit('.').next()?.parse().ok()
 }
 
 /// The report under a key, if it can be read and belongs there. A key that was deleted says nothing.

@@ -161,6 +161,7 @@ impl Conversation {
                 | Answer::Exited { .. }
                 | Answer::Landed { .. }
                 | Answer::Diff { .. }
+                | Answer::Freed(_)
                 | Answer::Screen(_)
                 | Answer::Files(_)
                 | Answer::FilePart(_)),
@@ -171,6 +172,7 @@ impl Conversation {
             Some(
                 part @ (Answer::Bytes { .. }
                 | Answer::Output { .. }
+                | Answer::Holdings(_)
                 | Answer::Compared(_)
                 | Answer::Changed(_)
                 | Answer::File { .. }),

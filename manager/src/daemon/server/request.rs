@@ -97,6 +97,12 @@ impl Requests for Answerer {
             Request::MakeNode { target, path, node } => {
                 stream::files::make(&self.hosts, target, path, node).await
             }
+            Request::Survey { targets, deep } => {
+                stream::house::survey(&self.hosts, &self.store, targets, deep, items).await
+            }
+            Request::Free { host, items, older_ms, discard } => {
+                stream::house::free(&self.hosts, host, items, older_ms, discard).await
+            }
             Request::ResolveRepo { repo, base } => self.resolve(repo, base).await,
             Request::PutBlob { sha256, offset, bytes, last } => {
                 self.blobs.put_piece(&sha256, offset, &bytes, last).await?;
@@ -169,5 +175,6 @@ fn is_for_operators(request: &Request) -> bool {
                 | Request::GetFile { .. }
                 | Request::PutFile { .. }
                 | Request::MakeNode { .. }
+                | Request::Free { .. }
         )
 }

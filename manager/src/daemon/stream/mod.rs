@@ -7,6 +7,7 @@ pub mod events;
 pub mod exec;
 pub mod files;
 pub mod follow_run;
+pub mod house;
 pub mod kept;
 pub mod logs;
 pub mod transcript;

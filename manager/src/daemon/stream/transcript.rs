@@ -109,6 +109,8 @@ impl Transcript {
             | Answer::File { .. }
             | Answer::Files(_)
             | Answer::FilePart(_)
+            | Answer::Holdings(_)
+            | Answer::Freed(_)
             | Answer::Refused(_) => {
                 let host = &self.place.host;
                 Err(WireError::new(ErrorCode::Failed, format!("host {host} gave another answer than bytes")))

@@ -9,12 +9,13 @@ use protocol::api::{
 };
 use protocol::compare::{CompareForm, Comparison};
 use protocol::event::Fact;
+use protocol::house::{StreamUse, Unheard};
 use protocol::ids::{Generation, RequestKey};
 use protocol::order::{Discard, OutputStream};
 use protocol::task::{SubmitTask, Verdict};
 
 use super::agents::{changed_report, changed_spec, environment, least_spec, report, spec, unmet};
-use super::hosts::{error, event, facts, file_changes, resolved, sides};
+use super::hosts::{error, event, facts, file_changes, freed, holdings, house_items, resolved, sides};
 use super::tasks::{least_task_spec, run_spec, run_view, task_spec, task_view};
 use super::{AT, agent_id, host, region, run_id, task_id, text, texts};
 use crate::rules::Sample;
@@ -127,6 +128,16 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
             },
         ),
         ("events", Request::Events { since: Some(AT), follow: true, targets: targets() }),
+        ("survey", Request::Survey { targets: targets(), deep: true }),
+        (
+            "free",
+            Request::Free {
+                host: host(),
+                items: house_items(),
+                older_ms: 604_800_000,
+                discard: Discard::Yes,
+            },
+        ),
         ("events-least", Request::Events { since: None, follow: false, targets: Vec::new() }),
     ]
 }
@@ -237,6 +248,19 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("why", Reply::Why(vec![reason])),
         ("stored", Reply::Stored),
         ("task", Reply::Task(Box::new(task_view()))),
+        (
+            "surveyed",
+            Reply::Surveyed {
+                streams: vec![StreamUse {
+                    name: text("transcripts"),
+                    bytes: 1 << 30,
+                    most_bytes: 1 << 33,
+                    messages: 4_711,
+                }],
+                unheard: vec![Unheard { host: host(), error: error() }],
+            },
+        ),
+        ("freed", Reply::Freed(freed())),
     ]
 }
 
@@ -260,6 +284,7 @@ fn items() -> Vec<(&'static str, Item)> {
         ("compared", Item::Compared(Box::new(comparison))),
         ("changed", Item::Changed(file_changes())),
         ("file", Item::File { name: text("0001-x.patch"), bytes: b"hi\xff\n".to_vec() }),
+        ("holdings", Item::Holdings { host: host(), holdings: holdings() }),
     ]
 }
 

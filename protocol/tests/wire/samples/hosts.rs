@@ -6,7 +6,8 @@ use protocol::agent::Phase;
 use protocol::compare::{CompareForm, Compared, FileChange, FileStatus, Sides};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::{Event, Fact};
-use protocol::host_config::{BusConfig, HostConfig, SupervisorConfig};
+use protocol::host_config::{BusConfig, HostConfig, RetentionConfig, SupervisorConfig};
+use protocol::house::{Freed, Holding, HouseItem};
 use protocol::ids::{Fencing, Generation, Incarnation, OrderId, Seq};
 use protocol::order::{Answer, Ask, Command, Discard, Order, OutputStream, Question, ResolvedBase};
 use protocol::report::{DigestRow, Heartbeat, HostFacts, HostReply, HostRequest};
@@ -98,7 +99,32 @@ pub(crate) fn host_config() -> HostConfig {
             command: Some(texts(&["/usr/bin/phalanx", "supervise"])),
         },
         disk_share_max: 0.85,
+        retention: RetentionConfig { archived_most: Some(5000), archived_ms: Some(2_592_000_000) },
     }
+}
+
+pub(crate) fn house_items() -> Vec<HouseItem> {
+    let agent = agent_id();
+    vec![
+        HouseItem::Workspace { agent },
+        HouseItem::Transcript { agent },
+        HouseItem::Outputs { agent },
+        HouseItem::Archive { agent },
+        HouseItem::Base { path: text("/home/u/.local/share/phalanx/host/bases/x/y") },
+        HouseItem::Ref { repo: text("/srv/repo"), name: text("refs/phalanx/adhoc/x"), commit: text(COMMIT) },
+    ]
+}
+
+pub(crate) fn holdings() -> Vec<Holding> {
+    let of = |item| Holding { item, label: text("fix it"), bytes: 1 << 33, since: AT, kept: None };
+    let mut holdings: Vec<Holding> = house_items().into_iter().map(of).collect();
+    holdings[0].kept = Some(text("it is live"));
+    holdings
+}
+
+pub(crate) fn freed() -> Vec<Freed> {
+    let kept = |n: usize| (n == 0).then(|| text("it is live"));
+    house_items().into_iter().enumerate().map(|(n, item)| Freed { item, bytes: 12, kept: kept(n) }).collect()
 }
 
 fn orders() -> Vec<Sample> {
@@ -154,6 +180,8 @@ fn questions() -> Vec<Sample> {
             Question::Compare { what: Compared::Workspace { agent }, form: CompareForm::Files },
         ),
         ("more", Question::More { talk: OrderId::from_parts(AT.0, 0xd), pieces: 8 }),
+        ("survey", Question::Survey { agents: vec![agent], deep: true }),
+        ("free", Question::Free { items: house_items(), older_ms: 604_800_000, discard: Discard::Keep }),
     ];
     all.into_iter().map(|(name, question)| Sample::of(format_args!("ask-{name}"), ask(question))).collect()
 }
@@ -196,6 +224,8 @@ fn answers() -> Vec<Sample> {
         ("compared", Answer::Compared(sides())),
         ("changed", Answer::Changed(file_changes())),
         ("file", Answer::File { name: text("0001-x.patch"), bytes: bytes() }),
+        ("holdings", Answer::Holdings(holdings())),
+        ("freed", Answer::Freed(freed())),
     ];
     all.into_iter().map(|(name, answer)| Sample::of(format_args!("answer-{name}"), answer)).collect()
 }

@@ -1,3 +1,4 @@
 //! Keeping house: settings and profiles, what takes space and how it is freed, and what explains the program itself.
 
 mod settings;
+mod space;

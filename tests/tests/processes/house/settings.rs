@@ -3,10 +3,6 @@
 use phalanx_tests::install::{Install, Ran};
 use serde_json::Value;
 
-fn user_file(install: &Install) -> std::path::PathBuf {
-    install.path("user").join(".config/phalanx/config.toml")
-}
-
 fn json(ran: &Ran) -> Value {
     serde_json::from_slice(&ran.stdout).unwrap()
 }
@@ -14,11 +10,12 @@ fn json(ran: &Ran) -> Value {
 #[test]
 fn settings_are_written_read_and_refused_without_a_manager() {
     let install = Install::new();
+    std::fs::remove_dir_all(install.path("user").join(".config")).unwrap();
     let view = install.run(&["config", "view", "-o", "json"]).succeeded();
     assert_eq!(json(&view)["kind"], "SettingList");
     install.run(&["config", "set", "defaults.memory", "300M"]).succeeded();
     assert_eq!(install.run(&["config", "get", "defaults.memory"]).succeeded().text(), "300M");
-    let text = std::fs::read_to_string(user_file(&install)).unwrap();
+    let text = std::fs::read_to_string(install.settings_file()).unwrap();
     assert_eq!(text, "[defaults]\nmemory = \"300M\"\n");
     let origin = install.run(&["config", "view", "--show-origin"]).succeeded().text();
     assert!(origin.contains("config.toml:2"), "{origin}");
@@ -33,7 +30,7 @@ fn settings_are_written_read_and_refused_without_a_manager() {
         let ran = install.run(args).ended_with(code);
         assert!(ran.stderr.contains(said), "{args:?}: {}", ran.stderr);
     }
-    assert_eq!(std::fs::read_to_string(user_file(&install)).unwrap(), text, "nothing was changed");
+    assert_eq!(std::fs::read_to_string(install.settings_file()).unwrap(), text, "nothing was changed");
 
     install.run(&["config", "unset", "defaults.memory"]).succeeded();
     install.run(&["config", "unset", "defaults.memory"]).succeeded();
@@ -44,8 +41,7 @@ fn settings_are_written_read_and_refused_without_a_manager() {
 #[test]
 fn a_wrong_file_stops_what_would_use_it_and_nothing_that_mends_it() {
     let install = Install::new();
-    std::fs::create_dir_all(user_file(&install).parent().unwrap()).unwrap();
-    std::fs::write(user_file(&install), "[defaults]\ngrase = \"1s\"\n").unwrap();
+    install.settings("[defaults]\ngrase = \"1s\"\n");
     let ran = install.run(&["ls"]).ended_with(2);
     assert!(ran.stderr.contains("config.toml:2:1") && ran.stderr.contains("\"grace\""), "{}", ran.stderr);
     install.run(&["config", "validate"]).ended_with(2);
@@ -57,11 +53,11 @@ fn a_wrong_file_stops_what_would_use_it_and_nothing_that_mends_it() {
     let mut edit = install.command(&["config", "edit"]);
     edit.env("EDITOR", "sed -i s/grase/graze/");
     assert_eq!(edit.output().unwrap().status.code(), Some(2));
-    assert!(std::fs::read_to_string(user_file(&install)).unwrap().contains("grase"));
+    assert!(std::fs::read_to_string(install.settings_file()).unwrap().contains("grase"));
     let mut edit = install.command(&["config", "edit"]);
     edit.env("EDITOR", "sed -i s/graze/grace/");
     assert_eq!(edit.output().unwrap().status.code(), Some(0));
-    assert_eq!(std::fs::read_to_string(user_file(&install)).unwrap(), "[defaults]\ngrace = \"1s\"\n");
+    assert_eq!(std::fs::read_to_string(install.settings_file()).unwrap(), "[defaults]\ngrace = \"1s\"\n");
 }
 
 #[test]
@@ -109,7 +105,6 @@ fn agents_and_tasks_have_what_settings_say_unless_they_say_otherwise() {
 fn profiles_of_settings_start_agents_and_are_tried_for_real() {
     let install = Install::start();
     let fake = phalanx_tests::programs::fake_agent();
-    std::fs::create_dir_all(user_file(&install).parent().unwrap()).unwrap();
     let profile = |name: &str, steps: &str, ready: &str| {
         format!(
             "[profiles.{name}]\ncommand = ['sh', '-c', 'true']\ninteractive = '{fake} {steps}'\n{ready}\n"
@@ -121,7 +116,7 @@ fn profiles_of_settings_start_agents_and_are_tried_for_real() {
         profile("plain", "hang", ""),
         profile("broken", "exit 7", "ready = 'hello'"),
     ];
-    std::fs::write(user_file(&install), text.concat()).unwrap();
+    install.settings(&text.concat());
     let names = install.run(&["profile", "ls", "-o", "name"]).succeeded().text();
     for name in ["claude", "codex", "shell", "good"] {
         assert!(names.lines().any(|line| line == name), "{names}");

@@ -1,0 +1,177 @@
+//! Answers what takes space. Changes nothing; slow where git is asked, so it comes in pieces.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use hostd_core::AgentRecord;
+use protocol::error::{ErrorCode, WireError};
+use protocol::house::{Holding, HouseItem};
+use protocol::ids::{AgentId, Incarnation};
+use protocol::order::Answer;
+
+use super::measure::disk_bytes;
+use super::written_at;
+use crate::bus::Replier;
+use crate::machine::Handle;
+use crate::workspace::{OnlyCopy, Repository};
+
+/// Holdings of one answer.
+const PIECE: usize = 100;
+
+/// Of these agents, or of the whole host.
+pub async fn survey(
+    machine: &Handle,
+    records: Vec<AgentRecord>,
+    agents: &[AgentId],
+    deep: bool,
+    replier: &Replier,
+) -> Result<Answer, WireError> {
+    let wanted = |record: &AgentRecord| agents.is_empty() || agents.contains(&record.agent);
+    let mut piece = Vec::new();
+    for record in records.iter().filter(|record| wanted(record)) {
+        let (folders, copy) = (machine.folders.clone(), record.clone());
+        let incarnation = machine.incarnation;
+        let measured = tokio::task::spawn_blocking(move || {
+            if copy.removed {
+                vec![of_archive(&folders.archived(copy.agent), &copy, incarnation)]
+            } else {
+                of_agent(&folders.agent(copy.agent), &copy)
+            }
+        });
+        let mut holdings = measured.await.map_err(|error| failed(&error))?;
+        if deep && record.end.is_some() {
+            look_for_work(machine, record, &mut holdings).await;
+        }
+        piece.append(&mut holdings);
+        if piece.len() >= PIECE {
+            replier.send(&Answer::Holdings(std::mem::take(&mut piece))).await;
+        }
+    }
+    if agents.is_empty() {
+        piece.extend(bases(machine).await?);
+        if deep {
+            piece.extend(refs(machine, &records).await);
+        }
+    }
+    for piece in piece.chunks(PIECE) {
+        replier.send(&Answer::Holdings(piece.to_vec())).await;
+    }
+    Ok(Answer::Done)
+}
+
+fn failed(error: &dyn std::error::Error) -> WireError {
+    WireError::new(ErrorCode::Failed, crate::chain(error))
+}
+
+fn of_agent(folder: &Path, record: &AgentRecord) -> Vec<Holding> {
+    let agent = record.agent;
+    let since = record.end.as_ref().map_or(record.created_at, |end| end.at);
+    let kept = record.end.is_none().then(|| "it is live".to_owned());
+    let holding = |item, bytes| Holding { item, label: label(record), bytes, since, kept: kept.clone() };
+    // An overlay shows its base too: what is the agent's own lies beside the mount.
+    let upper = folder.join("upper");
+    let workspace = if upper.symlink_metadata().is_ok() {
+        disk_bytes(&upper).saturating_add(disk_bytes(&folder.join("ovl")))
+    } else {
+        disk_bytes(&folder.join("work"))
+    };
+    let mut holdings = vec![
+        holding(HouseItem::Workspace { agent }, workspace),
+        holding(HouseItem::Transcript { agent }, disk_bytes(&folder.join(protocol::shim::file::OUTPUT))),
+    ];
+    let outputs = disk_bytes(&folder.join("outputs"));
+    if outputs > 0 {
+        holdings.push(holding(HouseItem::Outputs { agent }, outputs));
+    }
+    holdings
+}
+
+fn of_archive(folder: &Path, record: &AgentRecord, incarnation: Incarnation) -> Holding {
+    Holding {
+        item: HouseItem::Archive { agent: record.agent },
+        label: label(record),
+        bytes: disk_bytes(folder),
+        since: written_at(&folder.join("agent.json")),
+        kept: super::free::is_fresh(record, incarnation).or_else(|| super::free::holds_outputs(folder)),
+    }
+}
+
+fn label(record: &AgentRecord) -> String {
+    record.spec.name.to_string()
+}
+
+/// What destroying it would lose, as far as can be told without bringing anything home first: then it may be less.
+async fn look_for_work(machine: &Handle, record: &AgentRecord, holdings: &mut [Holding]) {
+    let folder = machine.folders.agent(record.agent);
+    if record.removed {
+        return;
+    }
+    let holds = match machine.workspaces.holds_only_copy(&folder, None).await {
+        OnlyCopy::No => return,
+        OnlyCopy::Yes { what } => format!("holds {}", what.join("; ")),
+        OnlyCopy::Unknown(reason) => format!("what it holds cannot be told: {reason}"),
+    };
+    for holding in holdings.iter_mut().filter(|holding| matches!(holding.item, HouseItem::Workspace { .. })) {
+        holding.kept.get_or_insert_with(|| holds.clone());
+    }
+}
+
+async fn bases(machine: &Handle) -> Result<Vec<Holding>, WireError> {
+    let unused = machine.workspaces.unused_bases().map_err(|error| failed(&error))?;
+    let measured = tokio::task::spawn_blocking(move || {
+        let holding = |base: crate::workspace::UnusedBase| Holding {
+            label: base.commit.unwrap_or_else(|| "damaged".to_owned()),
+            bytes: disk_bytes(&base.path),
+            since: written_at(&base.path.join("base.json")),
+            item: HouseItem::Base { path: base.path.display().to_string() },
+            kept: None,
+        };
+        unused.into_iter().map(holding).collect()
+    });
+    measured.await.map_err(|error| failed(&error))
+}
+
+/// Refs of ours in the repositories that agents of this host work for. A repository that cannot be asked now keeps
+/// its refs.
+async fn refs(machine: &Handle, records: &[AgentRecord]) -> Vec<Holding> {
+    let mut found = Vec::new();
+    for repository in repositories(machine, records).await {
+        let listed = match machine.workspaces.merged_refs(&repository).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                let (repo, error) = (repository.path.display(), crate::chain(&error));
+                tracing::warn!(%repo, error, "refs of a repository cannot be looked at and stay");
+                continue;
+            }
+        };
+        found.extend(listed.into_iter().map(|merged| Holding {
+            item: HouseItem::Ref {
+                repo: repository.path.display().to_string(),
+                name: merged.name.clone(),
+                commit: merged.commit.clone(),
+            },
+            kept: super::free::is_named(records, &merged.name).then(|| "its agent is still there".to_owned()),
+            label: merged.commit.clone(),
+            // Objects are shared and packed: what one ref alone holds cannot be told.
+            bytes: 0,
+            since: merged.at,
+        }));
+    }
+    found
+}
+
+async fn repositories(machine: &Handle, records: &[AgentRecord]) -> Vec<Repository> {
+    let paths: BTreeSet<PathBuf> = records
+        .iter()
+        .filter_map(|record| record.spec.checkout.as_ref().map(|checkout| PathBuf::from(&checkout.repo)))
+        .collect();
+    let mut found: Vec<Repository> = Vec::new();
+    for path in paths {
+        if let Ok(repository) = machine.workspaces.locate(&path).await
+            && !found.iter().any(|known| known.common_dir == repository.common_dir)
+        {
+            found.push(repository);
+        }
+    }
+    found
+}

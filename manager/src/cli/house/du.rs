@@ -1,0 +1,163 @@
+//! `du`: what takes space, by agent, then what belongs to none.
+
+use std::collections::BTreeMap;
+
+use protocol::house::{HouseItem, StreamUse};
+use protocol::ids::{AgentId, HostId};
+use serde_json::{Value, json};
+
+use super::super::agent::select;
+use super::super::args::house::Du;
+use super::super::context::Context;
+use super::super::error::{Failure, exit};
+use super::super::output::pipe::Stdout;
+use super::super::output::render::{Listed, Listing, list};
+use super::survey::{Survey, survey, unheard};
+use crate::runfile::units::human_size;
+
+pub fn run(context: &Context, args: &Du) -> Result<u8, Failure> {
+    let mut client = context.client()?;
+    let whole = args.agents.targets.is_empty() && args.agents.labels.is_empty();
+    let targets =
+        if whole { Vec::new() } else { select::targets(&mut client, &args.agents, select::Which::Present)? };
+    // A selector that finds nothing means nothing, not everything.
+    let found = if !whole && targets.is_empty() {
+        Survey { holdings: Vec::new(), streams: Vec::new(), unheard: Vec::new() }
+    } else {
+        survey(&mut client, targets, false)?
+    };
+    let rows = rows(&found, args.all);
+    let mut out = Stdout::default();
+    let empty = "Nothing takes space.";
+    list(&mut out, &context.format, &Listing { items: &rows, as_of: None, note: None, empty })?;
+    out.done()?;
+    unheard(&found.unheard)?;
+    Ok(exit::OK)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Agent,
+    /// A destroyed agent, or the sum of them.
+    Archive,
+    Bases,
+    Bus,
+}
+
+impl What {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Archive => "archive",
+            Self::Bases => "bases",
+            Self::Bus => "bus",
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct UseRow {
+    what: What,
+    name: String,
+    agent: Option<AgentId>,
+    host: Option<HostId>,
+    workspace: u64,
+    transcript: u64,
+    outputs: u64,
+    total: u64,
+}
+
+impl UseRow {
+    fn new(what: What, name: &str, agent: Option<AgentId>, host: Option<&HostId>) -> Self {
+        let (name, host) = (name.to_owned(), host.cloned());
+        Self { what, name, agent, host, workspace: 0, transcript: 0, outputs: 0, total: 0 }
+    }
+}
+
+fn rows(found: &Survey, all: bool) -> Vec<UseRow> {
+    let mut agents: BTreeMap<AgentId, UseRow> = BTreeMap::new();
+    let mut others: BTreeMap<(HostId, &'static str), UseRow> = BTreeMap::new();
+    for (host, holding) in &found.holdings {
+        let bytes = holding.bytes;
+        let mut of_agent = |agent: AgentId, what: What| {
+            let row = agents
+                .entry(agent)
+                .or_insert_with(|| UseRow::new(what, &holding.label, Some(agent), Some(host)));
+            row.total = row.total.saturating_add(bytes);
+            match &holding.item {
+                HouseItem::Workspace { .. } => row.workspace = bytes,
+                HouseItem::Transcript { .. } => row.transcript = bytes,
+                HouseItem::Outputs { .. } => row.outputs = bytes,
+                HouseItem::Archive { .. } | HouseItem::Base { .. } | HouseItem::Ref { .. } => {}
+            }
+        };
+        match &holding.item {
+            HouseItem::Workspace { agent }
+            | HouseItem::Transcript { agent }
+            | HouseItem::Outputs { agent } => of_agent(*agent, What::Agent),
+            HouseItem::Archive { agent } if all => of_agent(*agent, What::Archive),
+            HouseItem::Archive { .. } => {
+                let key = (host.clone(), "archive");
+                let row = others
+                    .entry(key)
+                    .or_insert_with(|| UseRow::new(What::Archive, "destroyed agents", None, Some(host)));
+                row.total = row.total.saturating_add(bytes);
+            }
+            HouseItem::Base { .. } => {
+                let key = (host.clone(), "bases");
+                let row = others
+                    .entry(key)
+                    .or_insert_with(|| UseRow::new(What::Bases, "unused bases", None, Some(host)));
+                row.total = row.total.saturating_add(bytes);
+            }
+            HouseItem::Ref { .. } => {}
+        }
+    }
+    let streams = found.streams.iter().filter(|stream| stream.messages > 0).map(of_stream);
+    agents.into_values().chain(others.into_values()).chain(streams).collect()
+}
+
+fn of_stream(stream: &StreamUse) -> UseRow {
+    UseRow { total: stream.bytes, ..UseRow::new(What::Bus, &stream.name, None, None) }
+}
+
+impl Listed for UseRow {
+    const KIND: &'static str = "UsageList";
+    const HEADER: &'static [&'static str] =
+        &["WHAT", "NAME", "HOST", "WORKSPACE", "TRANSCRIPT", "OUTPUTS", "TOTAL"];
+    const WIDE: &'static [&'static str] = &["ID"];
+
+    fn json(&self) -> Value {
+        json!({
+            "what": self.what.as_str(),
+            "name": self.name,
+            "agent": self.agent,
+            "host": self.host,
+            "workspace_bytes": self.workspace,
+            "transcript_bytes": self.transcript,
+            "outputs_bytes": self.outputs,
+            "bytes": self.total,
+        })
+    }
+
+    fn name(&self) -> String {
+        self.agent.map_or_else(|| self.name.clone(), |agent| agent.to_string())
+    }
+
+    fn cells(&self, wide: bool) -> Vec<String> {
+        let part = |bytes: u64| if bytes > 0 { human_size(bytes) } else { String::new() };
+        let mut cells = vec![
+            self.what.as_str().to_owned(),
+            self.name.clone(),
+            self.host.as_ref().map(ToString::to_string).unwrap_or_default(),
+            part(self.workspace),
+            part(self.transcript),
+            part(self.outputs),
+            human_size(self.total),
+        ];
+        if wide {
+            cells.push(self.agent.map(|agent| agent.to_string()).unwrap_or_default());
+        }
+        cells
+    }
+}

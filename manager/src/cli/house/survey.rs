@@ -1,0 +1,48 @@
+//! The survey that `du` and `gc` begin with.
+
+use std::time::{Duration, Instant};
+
+use protocol::api::{Item, Reply, Request};
+use protocol::error::ErrorCode;
+use protocol::house::{Holding, StreamUse, Unheard};
+use protocol::ids::HostId;
+
+use super::super::client::{Client, Flow, Limits, StreamEnd};
+use super::super::context::unexpected;
+use super::super::error::Failure;
+
+/// The manager gives each host less.
+const LIMIT: Duration = Duration::from_secs(330);
+
+/// What every host said.
+pub struct Survey {
+    pub holdings: Vec<(HostId, Holding)>,
+    pub streams: Vec<StreamUse>,
+    pub unheard: Vec<Unheard>,
+}
+
+pub fn survey(client: &mut Client, targets: Vec<String>, deep: bool) -> Result<Survey, Failure> {
+    let limits = Limits { deadline: Some(Instant::now() + LIMIT), interrupts: None };
+    let mut holdings = Vec::new();
+    let end = client.stream(&Request::Survey { targets, deep }, &limits, |item| {
+        if let Item::Holdings { host, holdings: piece } = item {
+            holdings.extend(piece.into_iter().map(|holding| (host.clone(), holding)));
+        }
+        Ok(Flow::More)
+    })?;
+    match end {
+        StreamEnd::Reply(Reply::Surveyed { streams, unheard }) => Ok(Survey { holdings, streams, unheard }),
+        StreamEnd::Reply(other) => Err(unexpected(other)),
+        StreamEnd::Enough | StreamEnd::TimedOut | StreamEnd::Interrupted(_) => {
+            Err(Failure::new(ErrorCode::TimedOut, "not every host has said what it holds"))
+        }
+    }
+}
+
+/// The failure that hosts which did not answer are, once all else was said.
+pub fn unheard(unheard: &[Unheard]) -> Result<(), Failure> {
+    let Some(first) = unheard.first() else { return Ok(()) };
+    let hosts: Vec<&str> = unheard.iter().map(|unheard| unheard.host.as_str()).collect();
+    let message = format!("not known of {}: {}", hosts.join(", "), first.error.message);
+    Err(Failure::new(ErrorCode::Unavailable, message).hint("phalanx hosts"))
+}

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::bus::{self, Events, Heart, Inbox, Reports, Requests, Shipper};
 use crate::driver::{Done, Driver, Hearing, OnMachine};
 use crate::machine::{Machine, inherited_environment, keep_shim};
+use crate::screen::Watcher;
 use crate::state::{AgentFolders, Life, LifeLock, Loaded};
 use crate::supervisor;
 use crate::sys::cgroup::Cgroups;
@@ -65,6 +66,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     let epoch = asks::random_hex().context("no randomness")?;
     let (events, event_task) = Events::open(bus.clone(), &config.state, &epoch)?;
     let (shipper, shipper_task) = Shipper::new(bus.clone());
+    let (signs, watcher) = Watcher::new();
     let (inputs_in, inputs) = mpsc::channel(INPUTS);
     let instance = instance_of(&config.state);
     let cgroups = tokio::task::spawn_blocking(move || Cgroups::detect(&instance)).await?;
@@ -80,6 +82,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         shim,
         requests: Requests::new(bus.clone()),
         shipper,
+        signs,
         boot_id: boot_id().context("the kernel gives no boot id")?,
         incarnation: life.incarnation(),
         environment: inherited_environment(),
@@ -133,6 +136,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(shipper_task.run());
+    tasks.spawn(watcher.run(machine.inputs.clone()));
     alone("heart", heart.run())?;
     tasks.spawn(supervisor::keep(machine.config.supervisor.clone()));
     tasks.spawn(house::keep(machine.clone()));

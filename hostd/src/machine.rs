@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::asks::{Talks, Uploads};
 use crate::bus::{Bus, Requests, ShipperSink};
+use crate::screen::WatchSink;
 use crate::state::AgentFolders;
 use crate::sys::cgroup::Cgroups;
 use crate::sys::tmux::Tmux;
@@ -39,6 +40,7 @@ pub struct Machine {
     pub shim: PathBuf,
     pub requests: Requests,
     pub shipper: ShipperSink,
+    pub signs: WatchSink,
     pub boot_id: String,
     /// Of this life of hostd.
     pub incarnation: Incarnation,

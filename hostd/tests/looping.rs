@@ -216,6 +216,7 @@ fn spec(name: &str) -> Box<AgentSpec> {
         result: None,
         outputs: Vec::new(),
         ready_text: None,
+        signals: None,
         user: None,
         lease_ms: None,
         frozen: false,

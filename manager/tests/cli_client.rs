@@ -55,6 +55,7 @@ fn view(number: u128, name: &str, phase: Phase) -> AgentView {
             result: None,
             outputs: Vec::new(),
             ready_text: None,
+            signals: None,
             user: None,
             lease_ms: None,
             frozen: false,

@@ -62,6 +62,7 @@ fn task(number: u128, name: &str, state: TaskState, attempts: Vec<Attempt>) -> T
             user: None,
             has_environment: false,
             ready_text: None,
+            signals: None,
             move_after_ms: None,
         },
         state,

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Name, RunId, TaskId};
+use crate::signals::Signals;
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
@@ -279,6 +280,9 @@ pub struct AgentSpec {
     /// Text in the output that shows that the program is ready.
     #[serde(default)]
     pub ready_text: Option<String>,
+    /// How the program shows what it does; without, it is RUNNING while it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signals: Option<Box<Signals>>,
     #[serde(default)]
     pub user: Option<String>,
     /// Length of the lease under which it runs; `None`: it is never moved and needs none.

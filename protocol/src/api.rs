@@ -15,12 +15,15 @@ use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite}
 use crate::house::{Freed, Holding, HouseItem, StreamUse, Unheard};
 use crate::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
 use crate::order::{Discard, OutputStream, ResolvedBase};
-use crate::report::{HostFacts, Report, Unmet};
+use crate::report::{Report, Unmet};
 use crate::row::{AgentRow, RowFilter};
-use crate::screen::ScreenView;
+use crate::signals::PhaseReason;
 use crate::task::{RunSpec, RunView, SubmitTask, TaskView, Verdict};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
+
+pub use crate::screen::AgentScreen;
+pub use crate::status::{HostView, StatusView};
 
 pub const REQUEST: &str = "request";
 pub const ITEM: &str = "item";
@@ -326,6 +329,8 @@ pub enum Until {
     Destroyed,
     /// What was last asked for is in force, or its host has said why not.
     Applied,
+    /// A phase that is due to this.
+    PhaseFor(Phase, PhaseReason),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -420,16 +425,6 @@ pub enum Reply {
     Freed(Vec<Freed>),
 }
 
-/// A screen, and whose it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentScreen {
-    pub agent: AgentId,
-    pub name: String,
-    pub host: HostId,
-    pub phase: Phase,
-    pub screen: ScreenView,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub target: Target,
@@ -494,31 +489,4 @@ pub struct AgentView {
     /// What of `spec` is not in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<Unmet>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostView {
-    pub region: Region,
-    pub host: HostId,
-    pub reachability: Reachability,
-    pub last_seen: Timestamp,
-    pub clock_offset_ms: i64,
-    pub build: String,
-    pub facts: HostFacts,
-    pub live_agents: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatusView {
-    pub build: String,
-    pub started_at: Timestamp,
-    pub now: Timestamp,
-    pub fencing: u64,
-    /// Records that wait for the bus; above 0 for long means that the bus is away.
-    pub unwritten: u64,
-    pub bus_connected: bool,
-    pub hosts: Vec<HostView>,
-    pub agents: BTreeMap<String, u64>,
-    pub runs: u64,
-    pub queued_tasks: u64,
 }

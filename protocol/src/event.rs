@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{End, Phase};
 use crate::ids::{AgentId, HostId, Region, RunId, TaskId};
+use crate::signals::PhaseReason;
 use crate::task::TaskState;
 use crate::time::Timestamp;
 
@@ -36,6 +37,8 @@ pub enum Fact {
         phase: Phase,
         #[serde(default)]
         end: Option<End>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<PhaseReason>,
     },
     AgentDestroyed {
         agent: AgentId,

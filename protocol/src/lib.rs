@@ -19,6 +19,8 @@ pub mod report;
 pub mod row;
 pub mod screen;
 pub mod shim;
+pub mod signals;
+pub mod status;
 pub mod subject;
 pub mod task;
 pub mod time;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, End, Phase};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, Region, Seq};
+use crate::signals::{Dialog, PhaseReason};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
@@ -21,8 +22,13 @@ pub struct Report {
     pub as_of: Timestamp,
     pub phase: Phase,
     pub life: Life,
-    /// What proves the phase: `process`, `exit-record`, `job`, …
+    /// What proves the phase: `process`, `screen`, `exit-record`, `job`, …
     pub source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase_reason: Option<PhaseReason>,
+    /// What it asks, while it is BLOCKED.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialog: Option<Dialog>,
     /// Why the phase is what it is, for a person.
     #[serde(default)]
     pub reason: String,

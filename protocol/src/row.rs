@@ -9,6 +9,7 @@ use crate::agent::{End, Phase, Role, TaskLink};
 use crate::api::{AgentView, Reachability, Target};
 use crate::ids::{AgentId, HostId, Region};
 use crate::report::WorkspaceFacts;
+use crate::signals::PhaseReason;
 use crate::time::Timestamp;
 
 /// What is empty or not known is left out on the wire.
@@ -22,6 +23,8 @@ pub struct AgentRow {
     pub reachability: Reachability,
     /// CREATING until the first report.
     pub phase: Phase,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase_reason: Option<PhaseReason>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// `running`, `stopped` or `destroyed`; `unowned` when the manager has no record of it.
@@ -100,6 +103,7 @@ impl AgentRow {
             host: view.host.clone(),
             reachability: view.reachability,
             phase: view.phase,
+            phase_reason: report.and_then(|report| report.phase_reason),
             reason: view.reason.clone(),
             wanted: view.wanted.clone(),
             as_of: view.as_of,

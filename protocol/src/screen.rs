@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Phase;
+use crate::ids::{AgentId, HostId};
 use crate::time::Timestamp;
 
 /// The screen of a program's terminal, rendered from its transcript.
@@ -30,6 +32,7 @@ pub struct ScreenView {
     pub as_of: Timestamp,
     #[serde(default)]
     pub last_output: Option<Timestamp>,
+    /// How much its program has printed, since it was started last.
     pub transcript_bytes: u64,
     /// From how many of the last bytes it was rendered. Fewer than all: a row that was not drawn since may be missing.
     pub rendered_bytes: u64,
@@ -43,4 +46,14 @@ pub struct ScreenView {
 pub struct CursorPlace {
     pub row: u16,
     pub col: u16,
+}
+
+/// A screen, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentScreen {
+    pub agent: AgentId,
+    pub name: String,
+    pub host: HostId,
+    pub phase: Phase,
+    pub screen: ScreenView,
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{Blob, CommitMode, End, Environment, ResourceLimits};
 use crate::ids::{AgentId, HostId, Name, RunId, TaskId};
 use crate::report::Collected;
+use crate::signals::Signals;
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
@@ -79,6 +80,9 @@ pub struct TaskSpec {
     pub has_environment: bool,
     #[serde(default)]
     pub ready_text: Option<String>,
+    /// How the program shows what it does; without, it is RUNNING while it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signals: Option<Box<Signals>>,
     /// A host that is lost for so long loses the attempt, which is started elsewhere; at least five minutes.
     #[serde(default)]
     pub move_after_ms: Option<u64>,

@@ -92,6 +92,9 @@ impl Core {
                 a.ready = a.ready || a.stage.is_live();
                 Vec::new()
             }),
+            Input::Signalled { agent, activity, evidence } => {
+                self.change(now, agent, false, |a| a.signalled(activity, evidence))
+            }
             Input::Session { agent, session } => self.change(now, agent, false, |a| {
                 a.session = Some(session);
                 Vec::new()
@@ -201,7 +204,7 @@ impl Core {
         let full = self.disk_is_full();
         let launch = record.launch;
         self.agents.insert(id, Agent::new(record.clone()));
-        let fact = Fact::AgentPhase { agent: id, phase: Phase::Creating, end: None };
+        let fact = Fact::AgentPhase { agent: id, phase: Phase::Creating, end: None, reason: None };
         let mut effects = vec![Effect::Save(Box::new(record)), Effect::Event { agent: id, name, fact }];
         effects.extend(self.change(now, id, true, |agent| match full {
             Some(detail) => agent.start_failed(now, StartStep::Host, detail),
@@ -284,10 +287,8 @@ impl Core {
     /// The whole report of an agent as of `now`.
     fn report_of(&self, agent: &Agent, now: Timestamp, seq: Seq) -> Report {
         let record = &agent.record;
-        let reason = if agent.phase() == Phase::Paused {
-            "frozen".to_owned()
-        } else if agent.trouble.is_empty() {
-            record.end.as_ref().map(|end| end.detail.clone()).unwrap_or_default()
+        let reason = if agent.trouble.is_empty() {
+            record.end.as_ref().map_or_else(|| agent.phase_words(), |end| end.detail.clone())
         } else {
             agent.trouble.clone()
         };
@@ -300,7 +301,8 @@ impl Core {
             .collect();
         let source = match agent.stage {
             Stage::Creating | Stage::Collecting | Stage::Removing => "job",
-            Stage::Running | Stage::Draining => "process",
+            Stage::Running => agent.running_source(),
+            Stage::Draining => "process",
             Stage::Ended | Stage::Destroyed => "exit-record",
         };
         Report {
@@ -315,6 +317,8 @@ impl Core {
             phase: agent.phase(),
             life: agent.life(),
             source: source.to_owned(),
+            phase_reason: agent.phase_reason(),
+            dialog: agent.dialog().cloned(),
             reason,
             stopping: agent.is_stopping(),
             draining: agent.stage == Stage::Draining,
@@ -401,6 +405,11 @@ fn fact_of(before: &Agent, after: &Agent) -> Option<Fact> {
     if before.record.removed {
         return None; // told when it was removed
     }
-    let phase = after.phase();
-    (phase != before.phase()).then(|| Fact::AgentPhase { agent, phase, end: after.record.end.clone() })
+    let (phase, reason) = (after.phase(), after.phase_reason());
+    ((phase, reason) != (before.phase(), before.phase_reason())).then(|| Fact::AgentPhase {
+        agent,
+        phase,
+        end: after.record.end.clone(),
+        reason,
+    })
 }

@@ -4,6 +4,7 @@ use protocol::agent::{End, ResourceLimits, StartStep};
 use protocol::ids::{AgentId, Generation};
 use protocol::order::Order;
 use protocol::report::{Collected, SessionFacts, Usage, WorkspaceFacts};
+use protocol::signals::Dialog;
 use protocol::time::Timestamp;
 
 use crate::record::AgentRecord;
@@ -39,6 +40,12 @@ pub enum Input {
     /// Its profile's sign of readiness was seen.
     Ready {
         agent: AgentId,
+    },
+    /// What its signals show has changed.
+    Signalled {
+        agent: AgentId,
+        activity: Activity,
+        evidence: Evidence,
     },
     /// The session for people exists, or was made again.
     Session {
@@ -112,6 +119,27 @@ pub enum Input {
         agent: AgentId,
     },
     Tick,
+}
+
+/// What a program does, as far as its signals show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// None of its signs is seen: nothing is guessed.
+    #[default]
+    Unknown,
+    Busy,
+    /// It waits for a person's answer.
+    Asking(Dialog),
+    /// It is at its prompt.
+    Idle,
+}
+
+/// Where it was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evidence {
+    #[default]
+    Process,
+    Screen,
 }
 
 /// What a folder and the processes of its agent prove.
@@ -209,6 +237,7 @@ impl Input {
             | Self::Started { agent, .. }
             | Self::StartFailed { agent, .. }
             | Self::Ready { agent }
+            | Self::Signalled { agent, .. }
             | Self::Session { agent, .. }
             | Self::Exited { agent, .. }
             | Self::Ended { agent, .. }

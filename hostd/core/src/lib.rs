@@ -23,5 +23,5 @@ mod record;
 pub use agent::{Agent, Stage};
 pub use effect::Effect;
 pub use host::{Config, Core, may_be_forgotten};
-pub use input::{ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, StartFacts};
+pub use input::{Activity, Evidence, ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, StartFacts};
 pub use record::{AgentRecord, RECORD_VERSION, Wanted};

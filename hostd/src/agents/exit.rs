@@ -45,6 +45,13 @@ pub(super) fn set_aside(folder: &Path, launch: u32) -> Result<(), String> {
     Ok(())
 }
 
+/// Where in the transcript the output of a start begins: where that of the last one before ended, as far as is known.
+#[must_use]
+pub fn begin_of_launch(folder: &Path, launch: u32) -> u64 {
+    let ended = |earlier| read::<ExitRecord>(&folder.join(format!("exit.{earlier}.json"))).ok().flatten();
+    (1..launch).rev().find_map(ended).map_or(0, |exit| exit.out_len)
+}
+
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)

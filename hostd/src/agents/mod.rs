@@ -20,6 +20,7 @@ pub use adopt::adopt;
 pub use collect::collect;
 pub use create::create;
 pub use environment::{environment_of, name_agent};
+pub use exit::begin_of_launch;
 pub use remove::remove;
 pub use settings::{ask_lease, freeze, rename, set_lease, set_limits, thaw};
 pub use shim_link::ShimLink;

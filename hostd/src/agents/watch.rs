@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use hostd_core::{AgentRecord, ExitSeen, Input};
 use protocol::ids::AgentId;
-use protocol::shim::{Event, ExitRecord, file};
-use tokio::io::AsyncReadExt;
+use protocol::shim::{Event, ExitRecord};
 
-use super::exit::{exit_seen, read_exit, stats_of};
+use super::exit::{begin_of_launch, exit_seen, read_exit, read_shim, stats_of};
 use super::session::keep_session;
 use super::shim_link::{LinkError, ShimLink};
 use crate::bus::Shipment;
 use crate::machine::Handle;
+use crate::screen::Watch;
 use crate::sys::cgroup::AgentGroup;
 use crate::sys::process::ProcessRef;
 
@@ -25,10 +25,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// The shim itself ends right after its last word; an end is not told later for more than this.
 const GONE_LIMIT: Duration = Duration::from_millis(500);
-/// Pace of looking for the sign of readiness.
-const LOOK_FOR_READY: Duration = Duration::from_millis(100);
-/// The sign is looked for in so many first bytes.
-const READY_WITHIN: u64 = 4 << 20;
 
 /// The same process in the words of `sys`.
 #[must_use]
@@ -53,20 +49,20 @@ pub(super) async fn watch(machine: &Handle, watched: Watched) {
     let begin =
         Shipment::Begin { agent, folder: watched.folder.clone(), epoch: watched.record.epoch.clone() };
     machine.shipper.tell(begin).await;
+    look_for_signs(machine, &watched).await;
     let end = {
         let session = keep_session(machine, &watched.record);
-        let ready = wait_ready(machine, &watched);
         let end = follow(machine, &watched);
-        tokio::pin!(session, ready, end);
-        let (mut session_done, mut ready_done) = (false, false);
+        tokio::pin!(session, end);
+        let mut session_done = false;
         loop {
             tokio::select! {
                 input = &mut end => break input,
                 () = &mut session, if !session_done => session_done = true,
-                () = &mut ready, if !ready_done => ready_done = true,
             }
         }
     };
+    machine.signs.end(agent).await;
     machine.shipper.tell(Shipment::End { agent }).await;
     // Before the end is told: from then on the agent may be started again, in a group of the same name.
     let group = watched.group;
@@ -75,6 +71,28 @@ pub(super) async fn watch(machine: &Handle, watched: Watched) {
         tracing::warn!(%agent, error = crate::chain(&error), "the cgroup of an ended agent is left");
     }
     machine.tell(end).await;
+}
+
+/// Where the agent's profile says how it shows what it does.
+async fn look_for_signs(machine: &Handle, watched: &Watched) {
+    let spec = &watched.record.spec;
+    if spec.signals.is_none() && spec.ready_text.is_none() {
+        return;
+    }
+    // Without the shim's record the program is not told from its children: then it has unknown ones, not none.
+    let program =
+        read_shim(&watched.folder, watched.record.launch).ok().flatten().map_or(-1, |shim| shim.child.pid);
+    let watch = Watch {
+        agent: watched.record.agent,
+        folder: watched.folder.clone(),
+        signals: spec.signals.clone(),
+        ready_text: spec.ready_text.clone(),
+        shim: watched.shim,
+        program,
+        group: watched.group.clone(),
+        begin: begin_of_launch(&watched.folder, watched.record.launch),
+    };
+    machine.signs.begin(watch).await;
 }
 
 /// The end, as an input.
@@ -183,30 +201,5 @@ pub(super) async fn empty(group: &AgentGroup, agent: AgentId) -> bool {
             false
         }
         Err(_) => false,
-    }
-}
-
-/// Tells of readiness once the profile's sign is in the output. No sign, no wait.
-async fn wait_ready(machine: &Handle, watched: &Watched) {
-    let Some(sign) = watched.record.spec.ready_text.as_ref().filter(|sign| !sign.is_empty()) else { return };
-    let path = watched.folder.join(file::OUTPUT);
-    let mut looked = 0;
-    loop {
-        let grown = tokio::fs::metadata(&path).await.map_or(0, |facts| facts.len());
-        if grown > looked {
-            looked = grown;
-            let mut head = Vec::new();
-            if let Ok(output) = tokio::fs::File::open(&path).await {
-                let _ = output.take(READY_WITHIN).read_to_end(&mut head).await;
-            }
-            if head.windows(sign.len()).any(|window| window == sign.as_bytes()) {
-                machine.tell(Input::Ready { agent: watched.record.agent }).await;
-                return;
-            }
-            if grown >= READY_WITHIN {
-                return;
-            }
-        }
-        tokio::time::sleep(LOOK_FOR_READY).await;
     }
 }

@@ -6,7 +6,7 @@ use protocol::ids::AgentId;
 use protocol::order::Answer;
 use protocol::shim::{ExitRecord, Reply, Request, file};
 
-use crate::agents::ShimLink;
+use crate::agents::{ShimLink, begin_of_launch};
 use crate::machine::Handle;
 use crate::screen::{Capture, Size, capture};
 
@@ -27,7 +27,8 @@ pub(super) async fn show(
     }
     let ended = record.is_none_or(|record| record.end.is_some());
     let (size, alternate) = terminal(machine, agent, ended).await;
-    let asked = Capture { size, alternate, history, colours, ended };
+    let begin = record.map_or(0, |record| begin_of_launch(&machine.folders.agent(agent), record.launch));
+    let asked = Capture { size, alternate, history, colours, ended, begin };
     // Some at once would only make each slower, and each holds some megabytes.
     let _permit = machine.renders.acquire().await;
     let rendered = tokio::task::spawn_blocking(move || capture(&path, asked)).await;

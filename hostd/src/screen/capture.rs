@@ -26,6 +26,8 @@ pub struct Capture {
     pub history: u32,
     pub colours: bool,
     pub ended: bool,
+    /// Where in the transcript its program began to print.
+    pub begin: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -43,14 +45,14 @@ pub enum CaptureError {
 pub fn capture(transcript: &Path, asked: Capture) -> Result<ScreenView, CaptureError> {
     let history = usize::try_from(asked.history.min(HISTORY_MAX)).unwrap_or(0);
     let as_of = clock::now();
-    let tail = Tail::read(transcript, TAIL).map_err(CaptureError::Read)?;
+    let tail = Tail::read(transcript, asked.begin, TAIL).map_err(CaptureError::Read)?;
     let mut terminal = Terminal::new(asked.size, history)?;
     if tail.begins_alternate(asked.alternate) {
         terminal.feed(b"\x1b[?1049h");
     }
     terminal.feed(tail.drawn());
     let (lines, history) = texts(&terminal, history, asked.colours);
-    let rendered = if tail.is_whole() { tail.length } else { length_of(tail.drawn()) };
+    let rendered = if tail.is_whole() { tail.printed() } else { length_of(tail.drawn()) };
     Ok(ScreenView {
         rows: asked.size.rows(),
         cols: asked.size.cols(),
@@ -60,8 +62,8 @@ pub fn capture(transcript: &Path, asked: Capture) -> Result<ScreenView, CaptureE
         title: terminal.title().to_owned(),
         alternate: terminal.is_alternate(),
         as_of,
-        last_output: written_at(transcript).filter(|_| tail.length > 0),
-        transcript_bytes: tail.length,
+        last_output: written_at(transcript).filter(|_| tail.printed() > 0),
+        transcript_bytes: tail.printed(),
         rendered_bytes: rendered,
         ended: asked.ended,
     })
@@ -99,8 +101,14 @@ mod tests {
     fn of(content: &[u8], history: u32) -> ScreenView {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), content).unwrap();
-        let asked =
-            Capture { size: Size::new(5, 40), alternate: None, history, colours: false, ended: false };
+        let asked = Capture {
+            size: Size::new(5, 40),
+            alternate: None,
+            history,
+            colours: false,
+            ended: false,
+            begin: 0,
+        };
         capture(file.path(), asked).unwrap()
     }
 
@@ -129,6 +137,7 @@ mod tests {
             history: 10,
             colours: false,
             ended: false,
+            begin: 0,
         };
         let view = capture(file.path(), asked).unwrap();
         assert!(view.alternate && view.history.is_empty());
@@ -143,6 +152,7 @@ mod tests {
             history: u32::MAX,
             colours: true,
             ended: false,
+            begin: 0,
         };
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut content = String::new();

@@ -19,24 +19,27 @@ pub(super) struct Tail {
     pub(super) bytes: Vec<u8>,
     /// Length of all of it.
     pub(super) length: u64,
+    /// Where the program that is drawn began to print.
+    begin: u64,
     /// How much at the begin of `bytes` is passed over.
     start: usize,
 }
 
 impl Tail {
-    /// The last `limit` bytes; nothing for a program that never printed.
-    pub(super) fn read(path: &Path, limit: u64) -> io::Result<Self> {
+    /// The last `limit` bytes after `begin`; nothing for a program that never printed.
+    pub(super) fn read(path: &Path, begin: u64, limit: u64) -> io::Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),
         };
         let length = file.metadata()?.len();
-        let from = length.saturating_sub(limit);
+        let begin = begin.min(length);
+        let from = length.saturating_sub(limit).max(begin);
         let mut bytes = vec![0_u8; usize::try_from(length - from).unwrap_or(usize::MAX)];
         file.read_exact_at(&mut bytes, from)?;
-        let start = if from == 0 { 0 } else { after_a_line(&bytes) };
-        Ok(Self { bytes, length, start })
+        let start = if from == begin { 0 } else { after_a_line(&bytes) };
+        Ok(Self { bytes, length, begin, start })
     }
 
     /// What is drawn.
@@ -44,8 +47,13 @@ impl Tail {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
+    /// How much the program has printed.
+    pub(super) fn printed(&self) -> u64 {
+        self.length - self.begin
+    }
+
     pub(super) fn is_whole(&self) -> bool {
-        self.length == length_of(&self.bytes)
+        self.printed() == length_of(&self.bytes)
     }
 
     /// Whether the part before was left with the program's own screen on: the first switch tells, else `now`, where
@@ -94,7 +102,7 @@ mod tests {
     fn tail(content: &[u8], limit: u64) -> Tail {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), content).unwrap();
-        Tail::read(file.path(), limit).unwrap()
+        Tail::read(file.path(), 0, limit).unwrap()
     }
 
     #[test]
@@ -105,7 +113,16 @@ mod tests {
         assert_eq!((cut.drawn(), cut.is_whole(), cut.length), (&b"two\nthree"[..], false, 18));
         let drawn = tail(b"xxxxxxx;5Hy\x1b[2Jz", 9);
         assert_eq!(drawn.drawn(), b"\x1b[2Jz");
-        assert_eq!(Tail::read(Path::new("/no/such/file"), 9).unwrap().length, 0);
+        assert_eq!(Tail::read(Path::new("/no/such/file"), 0, 9).unwrap().length, 0);
+    }
+
+    #[test]
+    fn what_an_earlier_program_printed_is_not_drawn() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"before> now> ").unwrap();
+        let second = Tail::read(file.path(), 8, 100).unwrap();
+        assert_eq!((second.drawn(), second.is_whole(), second.printed()), (&b"now> "[..], true, 5));
+        assert_eq!(Tail::read(file.path(), 99, 100).unwrap().printed(), 0, "a record that says too much");
     }
 
     #[test]

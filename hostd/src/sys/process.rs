@@ -165,6 +165,24 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// Whether `pid` lives and comes of one of `ancestors`; a daemon comes of the subreaper that took it on.
+pub fn comes_of(pid: i32, ancestors: &[i32]) -> io::Result<bool> {
+    let Some(stat) = read_stat(pid)?.filter(|stat| !stat.has_ended()) else { return Ok(false) };
+    let mut parent = stat.parent;
+    // As deep as nobody starts processes; a loop cannot be, but for pids that are used again meanwhile.
+    for _ in 0..64 {
+        if ancestors.contains(&parent) {
+            return Ok(true);
+        }
+        match read_stat(parent)? {
+            Some(stat) if stat.parent > 1 => parent = stat.parent,
+            Some(stat) => return Ok(ancestors.contains(&stat.parent)),
+            None => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
 /// All processes at one moment.
 #[derive(Debug, Clone)]
 pub struct ProcessTable {

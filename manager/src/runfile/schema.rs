@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::fields::Fields;
 use super::format::node::{Kind, Node};
 use super::problem::{Collector, Place};
-use super::profile::Profile;
+use super::profile::{Profile, signals};
 
 const DOCUMENT: &[&str] =
     &["name", "max_parallel", "labels", "defaults", "profiles", "rows", "tasks", "reduce"];
-const PROFILE: &[&str] = &["command", "interactive", "ready"];
+const PROFILE: &[&str] = &["command", "interactive", "ready", "signals"];
 
 /// A document, its tasks not yet read.
 #[derive(Debug, Default)]
@@ -85,10 +85,12 @@ pub fn read_profiles(node: &Node, profiles: &mut BTreeMap<String, Profile>, prob
         }
         let Some(mut fields) = Fields::open(item, "a profile", PROFILE, None, problems) else { continue };
         let ready = fields.text("ready").filter(|text| !text.is_empty());
+        let signals = fields.get("signals").and_then(|node| signals::read(node, fields.problems));
         match fields.program("command") {
             Some(command) => {
                 let interactive = fields.program("interactive").unwrap_or_else(|| command.clone());
-                let profile = Profile { command, interactive, ready };
+                let signals = signals.map(Box::new);
+                let profile = Profile { command, interactive, ready, signals };
                 profiles.insert(key.name.clone(), profile);
             }
             None if fields.get("command").is_none() => {

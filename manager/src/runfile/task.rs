@@ -87,7 +87,10 @@ impl Reader<'_> {
         fields.text("name"); // a name that is no text is told here; the one that counts was made before
         let parsed_name =
             name.parse::<Name>().map_err(|error| fields.complain(fields.place("name"), error.to_string()));
-        let (program, ready_text, prompt) = self.program(&mut fields);
+        let (program, prompt) = self.program(&mut fields);
+        let profile = fields.text("profile").and_then(|name| self.profiles.get(&name));
+        let (ready_text, signals) =
+            profile.map(|profile| (profile.ready.clone(), profile.signals_of_task())).unwrap_or_default();
         let repo = self.repo(&mut fields);
         let verify = fields.programs("verify");
         let accept = accept(&mut fields, &verify, repo.is_some());
@@ -124,6 +127,7 @@ impl Reader<'_> {
             user: fields.text("user"),
             has_environment: !environment.0.is_empty(),
             ready_text,
+            signals,
             move_after_ms: move_after(&mut fields),
         };
         check_workspace(&mut fields, repo.is_some());
@@ -131,25 +135,22 @@ impl Reader<'_> {
         (problems.count() == before).then_some(PlannedTask { at: node.at, spec, repo, prompt, environment })
     }
 
-    /// The program, the text that shows that it is ready, and the prompt.
-    #[expect(clippy::type_complexity, reason = "three results of one decision, taken apart at once")]
-    fn program(
-        &mut self,
-        fields: &mut Fields<'_>,
-    ) -> (Option<Vec<String>>, Option<String>, Option<(Blob, Arc<[u8]>)>) {
+    /// The program and the prompt.
+    #[expect(clippy::type_complexity, reason = "two results of one decision, taken apart at once")]
+    fn program(&mut self, fields: &mut Fields<'_>) -> (Option<Vec<String>>, Option<(Blob, Arc<[u8]>)>) {
         let command = fields.program("command");
         let has_command = fields.get("command").is_some();
         let profile = fields.text("profile");
         let prompt = self.prompts.read(fields, self.folder);
         let has_prompt = fields.get("prompt").is_some() || fields.get("prompt_file").is_some();
         match (has_command, &profile, has_prompt) {
-            (true, None, false) => (command, None, None),
+            (true, None, false) => (command, None),
             (true, Some(_), _) => {
                 fields.complain(
                     fields.place("profile"),
                     "both command and profile are given; a task has one of them",
                 );
-                (None, None, None)
+                (None, None)
             }
             (true, None, true) => {
                 let at = fields.place("command");
@@ -157,28 +158,28 @@ impl Reader<'_> {
                     at,
                     "both command and prompt are given; a prompt needs a profile instead of a command",
                 );
-                (None, None, None)
+                (None, None)
             }
             (false, None, true) => {
                 fields.complain(fields.at, "a prompt needs a profile that says which program reads it");
-                (None, None, None)
+                (None, None)
             }
             (false, None, false) => {
                 fields.complain(fields.at, "neither command nor prompt and profile is given");
-                (None, None, None)
+                (None, None)
             }
             (false, Some(name), _) => {
                 let Some(known) = self.profiles.get(name) else {
                     let hint = suggestion(name, self.profiles.keys().map(String::as_str));
                     fields.complain(fields.place("profile"), format!("there is no profile {name:?}{hint}"));
-                    return (None, None, None);
+                    return (None, None);
                 };
                 let reads_prompt = known.command.iter().any(|word| word.contains("PHALANX_PROMPT_FILE"));
                 if !has_prompt && reads_prompt {
                     let message = format!("the profile {name:?} needs a prompt; give prompt or prompt_file");
                     fields.complain(fields.place("profile"), message);
                 }
-                (Some(known.command.clone()), known.ready.clone(), prompt)
+                (Some(known.command.clone()), prompt)
             }
         }
     }

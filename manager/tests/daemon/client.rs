@@ -134,6 +134,7 @@ pub(crate) fn create(key: &str, name: &str, environment: &[(&str, &str)]) -> Req
         result: None,
         outputs: Vec::new(),
         ready_text: None,
+        signals: None,
         user: None,
         lease_ms: None,
         frozen: false,

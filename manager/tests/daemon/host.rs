@@ -226,6 +226,8 @@ impl Shared {
             phase: Phase::Running,
             life: Life::Present,
             source: "process".to_owned(),
+            phase_reason: None,
+            dialog: None,
             reason: String::new(),
             stopping: false,
             draining: false,

@@ -7,6 +7,7 @@ use protocol::compare::{CompareForm, FileStatus};
 use protocol::error::ErrorCode;
 use protocol::files::{FileArea, FileKind};
 use protocol::report::Life;
+use protocol::signals::{Children, PhaseReason};
 use protocol::task::{Accept, FailureClass, TaskState, Verdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,6 +81,8 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
         }
         FileArea { Workspace = "workspace", Outputs = "outputs" }
         FileKind { File = "file", Folder = "folder", Link = "link", Other = "other" }
+        Children { None = "none" }
+        PhaseReason { TurnDone = "turn-done", Frozen = "frozen", Question = "question" }
         ErrorCode {
             Invalid = "invalid", NotFound = "not-found", Denied = "denied", Conflict = "conflict",
             Exhausted = "exhausted", Unavailable = "unavailable", TimedOut = "timed-out", Failed = "failed",

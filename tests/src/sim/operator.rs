@@ -145,6 +145,7 @@ impl World {
             result: None,
             outputs: Vec::new(),
             ready_text: None,
+            signals: None,
             user: None,
             lease_ms: self.dice.percent(30).then(|| self.dice.between(15_000, 60_000)),
             frozen: false,
@@ -211,6 +212,7 @@ impl World {
             user: None,
             has_environment: false,
             ready_text: None,
+            signals: None,
             move_after_ms: self.is_long().then_some(300_000),
         }
     }

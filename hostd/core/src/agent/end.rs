@@ -43,6 +43,7 @@ impl Agent {
     pub(super) fn after_end(&mut self) -> Vec<Effect> {
         self.kill_at = None;
         self.forget_settings();
+        self.forget_signals();
         let spec = &self.record.spec;
         let nothing_asked = spec.role == Role::Verify
             || (spec.checkout.is_none() && spec.result.is_none() && spec.outputs.is_empty());

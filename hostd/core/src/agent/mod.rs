@@ -21,6 +21,7 @@ mod launch;
 mod lease;
 mod removal;
 mod settings;
+mod signals;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +31,7 @@ use protocol::report::{Life, SessionFacts, Usage};
 use protocol::time::Timestamp;
 
 use self::lease::LeaseClock;
+use self::signals::Seen;
 use crate::effect::Effect;
 use crate::input::{ExitSeen, Found, StartFacts};
 use crate::record::{AgentRecord, Wanted};
@@ -66,6 +68,7 @@ pub struct Agent {
     pub facts: StartFacts,
     pub started: bool,
     pub ready: bool,
+    seen: Seen,
     pub session: Option<SessionFacts>,
     pub transcript_bytes: u64,
     pub usage: Usage,
@@ -98,6 +101,7 @@ impl Agent {
             facts: StartFacts::default(),
             started: false,
             ready: false,
+            seen: Seen::default(),
             session: None,
             transcript_bytes: 0,
             usage: Usage::default(),
@@ -121,7 +125,8 @@ impl Agent {
             (Some(end), _) => end.phase(),
             (None, Stage::Creating) => Phase::Creating,
             (None, Stage::Running | Stage::Draining) if self.facts.frozen => Phase::Paused,
-            (None, Stage::Running | Stage::Draining) => Phase::Running,
+            (None, Stage::Running) => self.running_phase(),
+            (None, Stage::Draining) => Phase::Running,
             // An end is set before each of these; should it ever miss, the truth is that it is not known.
             (None, Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed) => Phase::Unknown,
         }
@@ -180,7 +185,7 @@ impl Agent {
             Found::Alive { facts, exited } => {
                 self.set_facts(*facts);
                 self.stage = Stage::Running;
-                self.ready = self.record.spec.ready_text.is_none();
+                self.ready = !self.waits_for_ready();
                 // How much of the lease is left is not known: ask at once.
                 self.start_lease(now);
                 let mut effects = self.stop_if_wanted(now);
@@ -266,7 +271,7 @@ impl Agent {
             Stage::Creating => {
                 self.stage = Stage::Running;
                 self.set_facts(facts);
-                self.ready = self.record.spec.ready_text.is_none();
+                self.ready = !self.waits_for_ready();
                 self.start_lease(now.after_ms(self.lease_pace_ms()));
                 self.stop_if_wanted(now)
             }
@@ -308,6 +313,7 @@ impl Agent {
         match self.stage {
             Stage::Creating | Stage::Running => {
                 self.stage = Stage::Draining;
+                self.forget_signals();
                 self.started = true;
                 self.usage = exit.usage;
                 self.transcript_bytes = exit.transcript_bytes;

@@ -65,6 +65,7 @@ pub(crate) fn plain_spec() -> AgentSpec {
         result: None,
         outputs: Vec::new(),
         ready_text: None,
+        signals: None,
         user: None,
         lease_ms: None,
         frozen: false,

@@ -9,3 +9,5 @@ mod host;
 mod life;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod signals;

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::host::{self, agent_id, exit, facts, killed, plain_spec, spec};
 use hostd_core::{
-    AgentRecord, Core, Effect, ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, Stage, Wanted,
+    Activity, AgentRecord, Core, Effect, Evidence, ExitCause, ExitSeen, Found, Input, LimitsRead, Removal,
+    Stage, Wanted,
 };
 use proptest::prelude::*;
 use protocol::agent::{AgentSpec, End, ResourceLimits, StartStep};
 use protocol::ids::{AgentId, Fencing, Generation, Incarnation, OrderId, Seq};
 use protocol::order::{Command, Discard, Order};
 use protocol::report::{Collected, Life, SessionFacts};
+use protocol::signals::Dialog;
 use protocol::time::Timestamp;
 
 /// One thing that happens to the host.
@@ -46,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
                 agent, kind, generation, fencing, flaw, grace_ms, form,
             }
         ),
-        10 => (0..3_u64, 0..20_u8, 0..4_u8)
+        10 => (0..3_u64, 0..21_u8, 0..4_u8)
             .prop_map(|(agent, kind, detail)| Step::Outcome { agent, kind, detail }),
         3 => (0..40_000_u64).prop_map(|ms| Step::Pass { ms }),
         1 => prop::collection::vec(0..7_u8, 3).prop_map(|found| Step::Restart { found }),
@@ -256,9 +258,10 @@ impl Watched {
 }
 
 fn spec_of(form: u8) -> AgentSpec {
-    let base = match form % 3 {
+    let base = match form % 4 {
         0 => spec(),
         1 => AgentSpec { lease_ms: Some(1_000), ..spec() },
+        2 => AgentSpec { signals: Some(Box::default()), ..plain_spec() },
         _ => AgentSpec { ready_text: Some("> ".into()), ..plain_spec() },
     };
     let limits = ResourceLimits { pids: Some(u64::from(form) + 1), ..ResourceLimits::default() };
@@ -309,6 +312,15 @@ fn outcome((agent, launch): (AgentId, u32), kind: u8, detail: u8, now: Timestamp
             Input::LimitsSet { agent, limits, read: LimitsRead::default(), refused }
         }
         14 => Input::SaveFailed { agent, reason: "full".into() },
+        19 => {
+            let activity = match detail {
+                0 => Activity::Idle,
+                1 => Activity::Asking(Dialog::default()),
+                2 => Activity::Busy,
+                _ => Activity::Unknown,
+            };
+            Input::Signalled { agent, activity, evidence: Evidence::Screen }
+        }
         _ => Input::Disk { used_percent: if detail == 0 { 99 } else { 10 } },
     }
 }

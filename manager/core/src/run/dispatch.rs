@@ -196,6 +196,7 @@ impl Core {
             result: task.result.clone(),
             outputs: task.outputs.clone(),
             ready_text: task.ready_text.clone(),
+            signals: task.signals.clone(),
             user: task.user.clone(),
             lease_ms: task.move_after_ms,
             frozen: false,

@@ -268,6 +268,7 @@ impl Core {
             result: None,
             outputs: Vec::new(),
             ready_text: None,
+            signals: None,
             user: task.user.clone(),
             lease_ms: task.move_after_ms,
             frozen: false,

@@ -48,6 +48,7 @@ pub(super) fn agent_spec(name: &str) -> AgentSpec {
         result: None,
         outputs: Vec::new(),
         ready_text: None,
+        signals: None,
         user: None,
         lease_ms: None,
         frozen: false,
@@ -90,6 +91,7 @@ pub(super) fn task_spec(name: &str) -> TaskSpec {
         user: None,
         has_environment: false,
         ready_text: None,
+        signals: None,
         move_after_ms: None,
     }
 }

@@ -318,6 +318,8 @@ impl World {
             phase: program.end.as_ref().map_or(Phase::Running, End::phase),
             life: if program.destroyed { Life::Destroyed } else { Life::Present },
             source: String::from("process"),
+            phase_reason: None,
+            dialog: None,
             reason: String::new(),
             stopping: false,
             draining: program.draining,

@@ -130,6 +130,7 @@ impl Core {
             host: host_id.clone(),
             reachability: host.reachability(now, &self.config),
             phase: report.map_or(Phase::Creating, |report| report.phase),
+            phase_reason: report.and_then(|report| report.phase_reason),
             reason: report.map_or_else(|| unheard_words(agent).to_owned(), |report| report.reason.clone()),
             wanted: desired.map_or("unowned", |desired| desired.wanted.as_str()).to_owned(),
             as_of: report.map_or(created_at, |report| report.as_of),

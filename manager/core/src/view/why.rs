@@ -1,7 +1,7 @@
 //! `why`: the state, the reason and the remedy, in words, for an agent, a task or a run.
 
 use protocol::agent::Phase;
-use protocol::api::{Reachability, Reason};
+use protocol::api::{AgentView, Reachability, Reason};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, Name, RunId, TaskId};
 use protocol::task::{TaskState, TaskView, Waiting};
@@ -50,6 +50,45 @@ pub(crate) fn waiting_words(waiting: &Waiting) -> (String, &'static str) {
     }
 }
 
+/// What a live agent does, how that is known, and what a person can do about it.
+fn live_words(view: &AgentView) -> (String, &'static str) {
+    let Some(report) = view.report.as_ref().filter(|report| report.end.is_none()) else {
+        return (view.reason.clone(), "");
+    };
+    let known = match report.source.as_str() {
+        "screen" => "its screen shows it",
+        "process" => "its processes show it",
+        _ => "its host says so",
+    };
+    match report.phase {
+        Phase::Blocked => {
+            let choices = report.dialog.as_ref().map(|dialog| dialog.choices.join(" | ")).unwrap_or_default();
+            let choices = if choices.is_empty() { choices } else { format!(" [{choices}]") };
+            (format!("{}{choices}; {known}", report.reason), "phalanx attach")
+        }
+        Phase::Paused => (format!("{}; {known}", report.reason), ""),
+        Phase::Running if report.reason.is_empty() && view.spec.signals.is_some() => {
+            match report.source.as_str() {
+                "screen" => (format!("it is at work; {known}"), ""),
+                _ if !report.ready => (
+                    String::from("it was started, and shows no sign that its profile knows"),
+                    "phalanx capture",
+                ),
+                _ => (
+                    String::from("it shows none of the signs that its profile knows: it counts as at work"),
+                    "phalanx capture",
+                ),
+            }
+        }
+        Phase::Running
+        | Phase::Creating
+        | Phase::Stopped
+        | Phase::Crashed
+        | Phase::Failed
+        | Phase::Unknown => (view.reason.clone(), ""),
+    }
+}
+
 impl Core {
     /// `target` is an agent, a run, a task's id or `RUN/TASK`.
     ///
@@ -95,7 +134,7 @@ impl Core {
             (Standing::Live | Standing::Ended, Some(Wanted::Destroyed)) => {
                 (String::from("its host was told to destroy it and has not said so yet"), "phalanx hosts")
             }
-            (Standing::Live, Some(Wanted::Running)) => (view.reason.clone(), ""),
+            (Standing::Live, Some(Wanted::Running)) => live_words(&view),
             (Standing::Live, None) => (
                 String::from("it is reported, but this manager has no record of it: it is left alone"),
                 "phalanx stop or destroy takes it over",

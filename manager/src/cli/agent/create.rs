@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, End, ResourceLimits, Role, StartStep};
+use protocol::agent::{
+    AgentSpec, Checkout, CheckoutKind, CommitMode, End, Phase, ResourceLimits, Role, StartStep,
+};
 use protocol::api::{AgentView, CreateAgent, Item, Reply, Request, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, HostId, Name, RequestKey};
@@ -22,12 +24,15 @@ use super::{environment, select};
 use crate::config::Settings;
 use crate::config::key::{self, Key};
 use crate::runfile::problem::suggestion;
+use crate::runfile::profile::Profile;
 use crate::runfile::slug::slug;
 use crate::runfile::task::GRACE_MS;
 use crate::runfile::units::{UnitError, cpu_millis, duration_ms, size_bytes};
 
 /// A start takes this long at most before the client stops waiting; the start itself goes on.
 const START_LIMIT: Duration = Duration::from_secs(300);
+/// A program that has signs of readiness has so long to show one.
+const READY_LIMIT: Duration = Duration::from_secs(60);
 /// A program that ends at once with an error shall not be called started: its end is waited for so long.
 const SETTLE: Duration = Duration::from_millis(200);
 /// Made-up names that are tried before giving up.
@@ -45,13 +50,16 @@ pub fn run(context: &Context, args: &Create) -> Result<u8, Failure> {
         let view = select::one(&mut client, &agent.to_string())?;
         return show(context, view, exit::OK);
     }
-    let view = started(&mut client, agent, &request)?;
+    let view = started(context, &mut client, agent, &request)?;
     let code = outcome(&view);
     show(context, view, code)
 }
 
 fn request_of(args: &Create, settings: &Settings) -> Result<CreateAgent, Failure> {
-    let (program, ready_text) = program(args, settings)?;
+    let (program, ready_text, signals) = match known_profile(args, settings)? {
+        Some(profile) => (profile.interactive, profile.ready, profile.signals),
+        None => (args.program.clone(), None, None),
+    };
     if args.workspace == Workspace::None && args.repo.is_some() {
         return Err(Failure::usage("--workspace none and --repo are given; use one of them"));
     }
@@ -90,6 +98,7 @@ fn request_of(args: &Create, settings: &Settings) -> Result<CreateAgent, Failure
         result: None,
         outputs: Vec::new(),
         ready_text,
+        signals,
         user: args.user.clone(),
         lease_ms: None,
         frozen: false,
@@ -98,11 +107,12 @@ fn request_of(args: &Create, settings: &Settings) -> Result<CreateAgent, Failure
     Ok(CreateAgent { key: request_key(args.key.as_deref())?, spec, host, environment })
 }
 
-fn program(args: &Create, settings: &Settings) -> Result<(Vec<String>, Option<String>), Failure> {
+/// The profile that was asked for; `None`: there is a program.
+fn known_profile(args: &Create, settings: &Settings) -> Result<Option<Profile>, Failure> {
     match (&args.profile, args.program.is_empty()) {
         (None, false) => match args.program.first().map(String::as_str) {
             Some("") => Err(Failure::usage("the PROGRAM is an empty word")),
-            _ => Ok((args.program.clone(), None)),
+            _ => Ok(None),
         },
         (Some(_), false) => Err(Failure::usage("a PROFILE and a PROGRAM are given; use one of them")),
         (None, true) => Err(Failure::usage("neither a PROFILE nor a PROGRAM is given")
@@ -114,7 +124,7 @@ fn program(args: &Create, settings: &Settings) -> Result<(Vec<String>, Option<St
                 Failure::new(ErrorCode::NotFound, format!("there is no profile {name:?}{hint}"))
                     .hint("a program of your own goes behind --")
             })?;
-            Ok((known.interactive.clone(), known.ready.clone()))
+            Ok(Some(known.clone()))
         }
     }
 }
@@ -211,19 +221,38 @@ fn submit(client: &mut Client, args: &Create, request: &mut CreateAgent) -> Resu
 }
 
 /// The agent once it was started or has ended.
-fn started(client: &mut Client, agent: AgentId, request: &CreateAgent) -> Result<AgentView, Failure> {
+fn started(
+    context: &Context,
+    client: &mut Client,
+    agent: AgentId,
+    request: &CreateAgent,
+) -> Result<AgentView, Failure> {
     let (name, key): (&Name, &RequestKey) = (&request.spec.name, &request.key);
-    let limits = Limits { deadline: Some(Instant::now() + START_LIMIT), interrupts: None };
+    let begun = Instant::now();
     let until_started = Request::WaitAgents { targets: vec![agent.to_string()], until: Until::Started };
     let mut view = None;
-    let end = client
-        .stream(&until_started, &limits, |item| {
+    let mut wait_until = |client: &mut Client, deadline| {
+        let limits = Limits { deadline: Some(deadline), interrupts: None };
+        let waited = client.stream(&until_started, &limits, |item| {
             if let Item::Agent(agent) = item {
                 view = Some(*agent);
             }
             Ok(Flow::More)
-        })
-        .map_err(|failure| with_key(failure, "phalanx create", key))?;
+        });
+        waited.map_err(|failure| with_key(failure, "phalanx create", key))
+    };
+    let mut end = wait_until(client, begun + READY_LIMIT)?;
+    if matches!(end, StreamEnd::TimedOut) {
+        *client = context.client()?;
+        let known = select::one(client, &agent.to_string())?;
+        if known.report.as_ref().is_some_and(|report| report.started_at.is_some()) {
+            let limit = READY_LIMIT.as_secs();
+            let message =
+                format!("{name} ({agent}) runs, but has not shown within {limit} s that it is ready");
+            return Err(Failure::new(ErrorCode::TimedOut, message).hint(format!("phalanx capture {agent}")));
+        }
+        end = wait_until(client, begun + START_LIMIT)?;
+    }
     match (end, view) {
         (StreamEnd::Reply(_), Some(view)) if view::end(&view).is_some() => Ok(view),
         (StreamEnd::Reply(_), Some(view)) => {
@@ -263,6 +292,12 @@ fn show(context: &Context, view: AgentView, code: u8) -> Result<u8, Failure> {
         match end(&view) {
             None if view.report.as_ref().is_some_and(|report| report.started_at.is_some()) => {
                 out.line(&format!("{name} was started on {host} ({})", view.id))?;
+                if view.phase == Phase::Blocked {
+                    say(&safe_line(&format!(
+                        "note: {}; answer with: phalanx attach {}",
+                        view.reason, view.id
+                    )));
+                }
             }
             None => out.line(&format!("{name} is accepted on {host} ({})", view.id))?,
             Some(end) => out.line(&format!(

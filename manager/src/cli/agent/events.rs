@@ -40,7 +40,8 @@ impl Listed for EventRow {
 fn fact(fact: &Fact) -> String {
     match fact {
         Fact::AgentPhase { phase, end: Some(end), .. } => format!("{phase}: {end}"),
-        Fact::AgentPhase { phase, end: None, .. } => phase.to_string(),
+        Fact::AgentPhase { phase, end: None, reason: Some(reason), .. } => format!("{phase}: {reason}"),
+        Fact::AgentPhase { phase, end: None, reason: None, .. } => phase.to_string(),
         Fact::AgentDestroyed { discarded: true, .. } => "destroyed, its work discarded".to_owned(),
         Fact::AgentDestroyed { discarded: false, .. } => "destroyed".to_owned(),
         Fact::TaskState { state, attempt, reason, .. } => {

@@ -68,11 +68,17 @@ fn describe(row: &AgentRow) -> String {
     let isolated = spec.user.is_some();
     // What is in force; a wish that is not is among those not in force.
     let limits = report.map_or(&spec.limits, |report| &report.spec.limits);
+    let phase = match report.and_then(|report| report.phase_reason) {
+        Some(reason) => format!("{} ({reason})", view.phase),
+        None => view.phase.to_string(),
+    };
     details(&[
         ("name", view.name.clone()),
         ("id", view.id.to_string()),
-        ("phase", view.phase.to_string()),
+        ("phase", phase),
+        ("known by", report.map(|report| report.source.clone()).unwrap_or_default()),
         ("reason", view.reason.clone()),
+        ("choices", joined(report.and_then(|report| report.dialog.as_ref()).map(|dialog| &dialog.choices))),
         (
             "ended",
             row.end().map(|end| format!("{}, {} ago", long_end(end), age(now, end.at))).unwrap_or_default(),

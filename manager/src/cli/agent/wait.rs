@@ -6,6 +6,7 @@ use protocol::agent::Phase;
 use protocol::api::{AgentView, Item, Request, Until};
 use protocol::error::ErrorCode;
 use protocol::report::Life;
+use protocol::signals::PhaseReason;
 
 use super::super::args::agent::Wait;
 use super::super::client::{Client, Flow, Limits, StreamEnd};
@@ -82,6 +83,10 @@ pub fn is_met(view: &AgentView, until: Until) -> bool {
             .is_some_and(|report| report.started_at.is_some() && report.spec.launch >= view.spec.launch),
         Until::Applied => view.unmet.is_empty(),
         Until::Phase(phase) => view.phase == phase,
+        Until::PhaseFor(phase, reason) => {
+            let known = view.report.as_ref().and_then(|report| report.phase_reason);
+            (view.phase, known) == (phase, Some(reason))
+        }
         Until::Ended => view.phase.is_ended(),
         Until::Destroyed => view.report.as_ref().is_none_or(|report| report.life == Life::Destroyed),
     }
@@ -95,7 +100,21 @@ fn parse_until(text: &str) -> Result<Until, Failure> {
         "applied" => return Ok(Until::Applied),
         _ => {}
     }
-    Phase::from_word(&text.to_uppercase()).map(Until::Phase).ok_or_else(|| {
+    let (phase, reason) = match text.split_once(':') {
+        Some((phase, reason)) => (phase, Some(reason)),
+        None => (text, None),
+    };
+    let reason = match reason.map(|word| (word, PhaseReason::from_word(&word.to_ascii_lowercase()))) {
+        Some((word, None)) => {
+            let known = PhaseReason::ALL.iter().map(|reason| reason.as_str()).collect::<Vec<_>>().join(", ");
+            let message = format!("--for {text:?}: {word:?} is no reason of a phase; it is one of {known}");
+            return Err(Failure::usage(message));
+        }
+        Some((_, reason)) => reason,
+        None => None,
+    };
+    let until = |phase| reason.map_or(Until::Phase(phase), |reason| Until::PhaseFor(phase, reason));
+    Phase::from_word(&phase.to_uppercase()).map(until).ok_or_else(|| {
         let phases = Phase::ALL.iter().map(|phase| phase.as_str()).collect::<Vec<_>>().join(", ");
         Failure::usage(format!(
             "--for {text:?} is not known; it is started, ended, destroyed, applied, or one of {phases}"

@@ -135,7 +135,7 @@ pub struct Exec {
 pub struct Wait {
     #[command(flatten)]
     pub agents: Targets,
-    /// started, ended, destroyed, applied (changes are in force) or a phase such as PAUSED
+    /// started, ended, destroyed, applied (changes are in force) or a phase such as PAUSED, BLOCKED or PAUSED:turn-done
     #[arg(long = "for", value_name = "WHAT", default_value = "ended")]
     pub until: String,
     /// At most so long; then exit 124

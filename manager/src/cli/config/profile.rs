@@ -177,6 +177,7 @@ fn start(client: &mut Client, profile: &str, named: &NamedProfile) -> Result<Age
         result: None,
         outputs: Vec::new(),
         ready_text: named.profile.ready.clone(),
+        signals: named.profile.signals.clone(),
         user: None,
         lease_ms: None,
         frozen: false,

@@ -100,6 +100,7 @@ impl Listed for ProfileRow<'_> {
             "command": profile.command,
             "interactive": profile.interactive,
             "ready": profile.ready,
+            "signals": profile.signals,
             "origin": {"layer": self.named.origin.layer.as_str(), "place": self.named.origin.place},
         })
     }

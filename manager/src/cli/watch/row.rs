@@ -3,6 +3,7 @@
 use protocol::agent::End;
 use protocol::api::Reachability;
 use protocol::row::AgentRow;
+use protocol::signals::PhaseReason;
 use protocol::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -34,6 +35,7 @@ impl Row {
     fn phase(&self) -> String {
         let agent = &self.agent;
         let mut marks = Vec::new();
+        marks.extend(agent.phase_reason.map(PhaseReason::as_str));
         if agent.stopping && self.is_live() {
             marks.push("stopping");
         }
@@ -108,6 +110,7 @@ impl Listed for Row {
             "host": agent.host,
             "reachability": agent.reachability,
             "phase": agent.phase,
+            "phase_reason": agent.phase_reason,
             "reason": agent.reason,
             "wanted": agent.wanted,
             "as_of": agent.as_of,

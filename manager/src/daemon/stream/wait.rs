@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use manager_core::Subject;
+use protocol::agent::Phase;
 use protocol::api::{AgentView, Item, Reply, Until};
 use protocol::error::WireError;
 use protocol::ids::AgentId;
@@ -71,6 +72,9 @@ fn is_settled(Found { view, gone }: &Found, until: Until) -> bool {
     match until {
         Until::Started => over || report.is_some_and(has_started),
         Until::Phase(phase) => over || (report.is_some() && view.phase == phase),
+        Until::PhaseFor(phase, reason) => {
+            over || report.is_some_and(|report| (report.phase, report.phase_reason) == (phase, Some(reason)))
+        }
         Until::Ended => over,
         Until::Destroyed => *gone,
         Until::Applied => {
@@ -84,5 +88,7 @@ fn awaits_launch(view: &AgentView, report: &Report) -> bool {
 }
 
 fn has_started(report: &Report) -> bool {
-    report.started_at.is_some() && (report.ready || report.spec.ready_text.is_none())
+    let says_ready = report.spec.ready_text.is_some() || report.spec.signals.is_some();
+    // One that waits for a person is not ready, and will not be before that person has looked.
+    report.started_at.is_some() && (report.ready || !says_ready || report.phase == Phase::Blocked)
 }

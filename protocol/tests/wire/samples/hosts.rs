@@ -273,8 +273,8 @@ fn events() -> Vec<Sample> {
     let (agent, run, task) = (agent_id(), run_id(), task_id());
     let state = TaskState::Verifying;
     let facts = [
-        ("agent-phase", Fact::AgentPhase { agent, phase: Phase::Failed, end: Some(end()) }),
-        ("agent-phase-live", Fact::AgentPhase { agent, phase: Phase::Running, end: None }),
+        ("agent-phase", Fact::AgentPhase { agent, phase: Phase::Failed, end: Some(end()), reason: None }),
+        ("agent-phase-live", Fact::AgentPhase { agent, phase: Phase::Running, end: None, reason: None }),
         ("agent-destroyed", Fact::AgentDestroyed { agent, discarded: true }),
         ("task-state", Fact::TaskState { run, task, attempt: 2, state, reason: text("exit 1") }),
         ("run-submitted", Fact::RunSubmitted { run, tasks: 170 }),

@@ -50,6 +50,7 @@ pub(crate) fn least_row() -> AgentRow {
         host: host(),
         reachability: Reachability::Late,
         phase: Phase::Crashed,
+        phase_reason: None,
         reason: String::new(),
         wanted: text("running"),
         as_of: AT,

@@ -52,6 +52,7 @@ pub(crate) fn task_spec() -> TaskSpec {
         user: Some(text("worker")),
         has_environment: true,
         ready_text: Some(text("ready>")),
+        signals: None,
         move_after_ms: Some(300_000),
     }
 }
@@ -82,6 +83,7 @@ pub(crate) fn least_task_spec() -> TaskSpec {
         user: None,
         has_environment: false,
         ready_text: None,
+        signals: None,
         move_after_ms: None,
     }
 }

@@ -16,6 +16,7 @@ pub mod house;
 pub mod ids;
 pub mod order;
 pub mod report;
+mod request_key;
 pub mod row;
 pub mod screen;
 pub mod shim;

@@ -83,7 +83,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Create(args) => agent::create::run(context, &args),
         Command::Ls(args) => watch::list::run(context, &args),
         Command::Show(args) => agent::show::run(context, &args),
-        Command::Logs(args) => agent::logs::run(context, &args),
+        Command::Logs(args) => watch::logs::run(context, &args),
         Command::Capture(args) => screen::capture::run(context, &args),
         Command::Attach(args) => agent::attach::run(context, &args),
         Command::Exec(args) => agent::exec::run(context, &args),

@@ -40,6 +40,7 @@ pub fn run(context: &Context, args: &Attach) -> Result<u8, Failure> {
     // The socket's path may be longer than a socket address holds: from its folder, its name is enough.
     tmux.current_dir(&session.folder)
         .args(["-u", "-S", &session.socket, "attach-session", "-t", &session.session])
+        .args(args.read_only.then_some("-r"))
         // Inside another tmux, this variable would make it refuse.
         .env_remove("TMUX");
     if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb" || term == "unknown") {

@@ -13,8 +13,8 @@ use super::super::output::pipe::{Stdout, say_bytes, stdout_is_terminal};
 use super::super::output::sanitise::Sanitiser;
 use super::environment;
 
-/// Standard input that is passed on at most.
-const STDIN_LIMIT: u64 = 32 << 20;
+/// Standard input that is passed on at most: with program and environment it goes to the host in one message.
+const STDIN_LIMIT: u64 = 768 << 10;
 
 pub fn run(context: &Context, args: &Exec) -> Result<u8, Failure> {
     // Codes of our own would be taken for the program's.
@@ -78,9 +78,8 @@ fn read_stdin() -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > STDIN_LIMIT {
-        return Err(
-            Failure::usage("standard input is larger than 32M").hint("put it into a file of the workspace")
-        );
+        return Err(Failure::usage("standard input is larger than 768K")
+            .hint("phalanx file put - AGENT:PATH, then a command that reads that file"));
     }
     Ok(bytes)
 }

@@ -90,27 +90,12 @@ pub struct Show {
 }
 
 #[derive(Args, Debug)]
-pub struct Logs {
-    #[arg(value_name = "AGENT")]
-    pub target: String,
-    /// The bytes as they were printed, escape sequences too
-    #[arg(long)]
-    pub raw: bool,
-    /// Go on as it prints
-    #[arg(short, long)]
-    pub follow: bool,
-    /// Only the last so many lines
-    #[arg(long, value_name = "N", conflicts_with = "from")]
-    pub tail: Option<u64>,
-    /// From this byte on
-    #[arg(long, value_name = "OFFSET")]
-    pub from: Option<u64>,
-}
-
-#[derive(Args, Debug)]
 pub struct Attach {
     #[arg(value_name = "AGENT")]
     pub target: String,
+    /// Only look: nothing that is typed reaches it, and its size stays that of the others
+    #[arg(short, long)]
+    pub read_only: bool,
 }
 
 #[derive(Args, Debug)]
@@ -120,7 +105,7 @@ pub struct Exec {
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
-    /// Pass standard input on
+    /// Pass standard input on, at most 768K (more: phalanx file put)
     #[arg(short = 'i', long)]
     pub stdin: bool,
     /// A variable, or only the name of one of yours

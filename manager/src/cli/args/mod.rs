@@ -90,14 +90,16 @@ pub enum Command {
     /// Everything that is known of agents
     #[command(before_help = "Examples:\n  phalanx show demo\n  phalanx show demo@db-01 -o json")]
     Show(agent::Show),
-    /// What an agent printed
-    #[command(before_help = "Examples:\n  phalanx logs -f demo\n  phalanx logs demo --raw > out.bin")]
-    Logs(agent::Logs),
+    /// What agents printed
+    #[command(before_help = "Examples:
+  phalanx logs -f demo --since 10m
+  phalanx logs -l team=core --tail 100 --grep 'error|warning'")]
+    Logs(watch::Logs),
     /// What an agent's terminal shows, or showed at its end, as text
     #[command(before_help = "Examples:\n  phalanx capture demo\n  phalanx capture demo -e --history 100")]
     Capture(screen::Capture),
     /// Look at an agent's terminal and type into it (leave with C-b d)
-    #[command(before_help = "Examples:\n  phalanx attach demo\n  phalanx attach demo@db-01")]
+    #[command(before_help = "Examples:\n  phalanx attach demo\n  phalanx attach -r demo@db-01")]
     Attach(agent::Attach),
     /// Run a program beside an agent, in its workspace and limits
     #[command(

@@ -5,7 +5,7 @@ use protocol::agent::Phase;
 use protocol::ids::HostId;
 
 use super::super::watch::columns::{Column, Sort};
-use super::agent::pair;
+use super::agent::{Targets, pair};
 
 /// Which agents are shown.
 #[derive(Args, Debug, Clone, Default)]
@@ -40,6 +40,30 @@ pub struct Ls {
     /// These columns of a table, with commas between
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub columns: Vec<Column>,
+}
+
+#[derive(Args, Debug)]
+pub struct Logs {
+    #[command(flatten)]
+    pub agents: Targets,
+    /// The bytes as they were printed, escape sequences too
+    #[arg(long, conflicts_with = "grep")]
+    pub raw: bool,
+    /// Go on as it prints
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last so many lines [default of several agents: 10]
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub tail: Option<u64>,
+    /// From this byte on
+    #[arg(long, value_name = "OFFSET")]
+    pub from: Option<u64>,
+    /// What was printed since: a duration ago (10m) or a date; some seconds more may be shown, never less
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "tail"])]
+    pub since: Option<String>,
+    /// Only lines, without their escape sequences, that this regular expression fits
+    #[arg(long, value_name = "REGEX")]
+    pub grep: Option<String>,
 }
 
 fn phase(text: &str) -> Result<Phase, String> {

@@ -1,5 +1,7 @@
 //! Commands that look at many agents at once.
 
 pub mod columns;
+pub mod lines;
 pub mod list;
+pub mod logs;
 pub mod row;

@@ -116,6 +116,32 @@ impl KeptTranscript {
         Ok(low)
     }
 
+    /// The offset from which on everything lies that was printed at `at_ms` or later. A chunk is stored after it was
+    /// printed, and in the order of its offsets: so that is the first one that was stored since.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn start_since(&self, at_ms: u64) -> Result<u64, WireError> {
+        let (mut low, mut high) = (self.first, self.newest.saturating_add(1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.chunk(middle).await? {
+                Some(message) if message.stored_unix_ms < at_ms => {
+                    low = message.sequence.saturating_add(1).min(high);
+                }
+                Some(_) | None => high = middle,
+            }
+        }
+        let Some(found) = self.chunk(low).await? else { return Ok(self.length) };
+        let oldest = self.chunk(self.first).await?.map(|message| message.sequence);
+        match found.body {
+            // What was before it is not kept any more, so nobody knows when it was printed.
+            Some(_) | None if oldest == Some(found.sequence) => Ok(0),
+            Some(chunk) => Ok(chunk.offset),
+            None => Ok(0),
+        }
+    }
+
     async fn chunk(&self, sequence: u64) -> Result<Option<KeptMessage<Chunk>>, WireError> {
         self.stream.next(&self.subject, Chunk::KIND, sequence).await.map_err(|error| cannot_read(&error))
     }

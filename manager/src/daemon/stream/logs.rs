@@ -46,6 +46,7 @@ pub async fn logs(
     let position = match from {
         LogStart::Offset(offset) => offset,
         LogStart::Tail(lines) => transcript.start_of_tail(lines).await?,
+        LogStart::Since(at) => transcript.start_since(at).await?,
     };
     let mut shown = Shown { items, position };
     if follow {

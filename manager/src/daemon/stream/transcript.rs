@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, HostId, Region};
 use protocol::order::{Answer, Question};
+use protocol::time::Timestamp;
 use tokio::time::Instant;
 
 use super::kept::KeptTranscript;
@@ -159,6 +160,19 @@ impl Transcript {
             high = low;
         }
         Ok(lowest)
+    }
+
+    /// Where everything begins that was printed at `at` or later, and what its piece has before. The clock is the
+    /// bus's: what it does not keep yet is new, and what it does not keep any more may be, so that the whole is shown.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn start_since(&mut self, at: Timestamp) -> Result<u64, WireError> {
+        let Place { region, host, agent } = &self.place;
+        match KeptTranscript::open(&self.hosts.bus, region, host, agent).await? {
+            Some(kept) => kept.start_since(at.0).await,
+            None => Ok(0),
+        }
     }
 
     /// The bytes from `low` to `high`, in as many reads as it takes.

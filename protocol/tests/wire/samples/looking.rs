@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, Role};
-use protocol::api::{Item, Reachability, Reply, Request};
+use protocol::api::{Item, LogStart, Reachability, Reply, Request};
 use protocol::files::{
     FileArea, FileEntry, FileFinish, FileKind, FileList, FileNode, FilePath, FilePiece, FileWrite,
 };
@@ -156,7 +156,14 @@ fn files() -> Vec<Sample> {
 pub(crate) fn all() -> Vec<Sample> {
     let mut all = rows();
     all.extend(files());
+    all.push(logs());
     all
+}
+
+/// An older manager refuses it by name.
+fn logs() -> Sample {
+    let from = LogStart::Since(AT);
+    Sample::of("request-logs-since", Request::Logs { target: text("a"), from, follow: true })
 }
 
 fn rows() -> Vec<Sample> {

@@ -108,3 +108,44 @@ fn what_a_running_agent_printed_is_read_when_hostd_is_stopped() {
     signal(nix::sys::signal::Signal::SIGCONT);
     assert_eq!(ran.succeeded().text(), all);
 }
+
+#[test]
+fn lines_are_chosen_by_pattern_and_time_and_told_apart_by_agent() {
+    let install = Install::start();
+    let gate = install.text_path("gate");
+    let steps = ["say", "old error", "await", &gate, "say", "new \u{1b}[31merror", "say", "new", "hang"];
+    install.create("one", &["--label", "k=v"], &steps);
+    install.create("another", &["--label", "k=v"], &["lines", "30", "0", "say", "an error", "exit", "0"]);
+    let text = |args: &[&str]| install.run(args).succeeded().text();
+    let printed = || text(&["logs", "one"]);
+    wait::until(wait::LIMIT, "it prints", printed, |text| text == "old error");
+    // Shipped: from then on its time is known.
+    let rest = || text(&["logs", "one", "--since", "1ms"]);
+    wait::until(wait::LIMIT, "it is shipped", rest, String::is_empty);
+    install.file("gate", "");
+    wait::until(wait::LIMIT, "it goes on", printed, |text| text.ends_with("new"));
+    assert_eq!(rest().replace("\u{1b}", ""), "new error\nnew");
+    assert_eq!(text(&["logs", "one", "--since", "1h"]), printed(), "all of it, rather than too little");
+
+    assert_eq!(text(&["logs", "one", "--grep", "^(old|new) error$"]), "old error\nnew error");
+    assert_eq!(text(&["logs", "one", "--grep", "^n", "--tail", "1"]), "new");
+    let wrong = install.run(&["logs", "one", "--grep", "("]).ended_with(2);
+    assert!(wrong.stderr.contains("--grep"), "{}", wrong.stderr);
+    install.run(&["logs", "one", "--since", "yesterday"]).ended_with(2);
+
+    let both = text(&["logs", "-l", "k=v"]);
+    let lines: Vec<&str> = both.lines().collect();
+    assert_eq!(lines.iter().filter(|line| line.starts_with("another  ")).count(), 10, "{both}");
+    assert!(lines.contains(&"one      old error") && lines.contains(&"another  an error"), "{both}");
+    let errors = text(&["logs", "one", "another", "--grep", "error"]);
+    assert_eq!(errors, "one      old error\none      new error\nanother  an error");
+    install.run(&["logs", "one", "another", "--raw"]).ended_with(2);
+    install.run(&["logs", "one", "nobody"]).ended_with(3);
+
+    // Followed beside each other until all have ended.
+    let following = install.spawn(&["logs", "-f", "one", "another", "--grep", "error"]);
+    install.run(&["stop", "one"]).succeeded();
+    let mut lines: Vec<String> = following.end().succeeded().text().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["another  an error", "one      new error", "one      old error"]);
+}

@@ -1,4 +1,5 @@
-//! What people look at: transcripts and files.
+//! What people look at: terminals, transcripts and files.
 
+mod attach;
 mod files;
 mod logs;

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem, StreamUse, Unheard};
 use crate::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
+use crate::merge::MergeView;
 use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{Report, Unmet};
 use crate::row::{AgentRow, RowFilter};
@@ -154,6 +155,12 @@ pub enum Request {
     },
     /// What a person says of finished tasks, each `RUN/TASK`, a name in the latest run, or an id.
     DecideTasks(Box<DecideTasks>),
+    /// Accepted work of a run into a branch; answered by the merge as it begins.
+    MergeRun(Box<MergeRun>),
+    /// The last merge of the run as an item at each change until it is over.
+    FollowMerge {
+        run: Target,
+    },
     /// One task, whole, named as above.
     ShowTask {
         task: Target,
@@ -231,6 +238,50 @@ pub struct LimitChange {
     pub time_ms: Option<u64>,
 }
 
+impl Request {
+    /// Key of a mutation.
+    #[must_use]
+    pub fn key(&self) -> Option<&RequestKey> {
+        match self {
+            Self::CreateAgent(create) => Some(&create.key),
+            Self::SubmitRun(submit) => Some(&submit.key),
+            Self::DecideTasks(decide) => Some(&decide.key),
+            Self::MergeRun(merge) => Some(&merge.key),
+            Self::StopAgents { key, .. }
+            | Self::DestroyAgents { key, .. }
+            | Self::CancelRun { key, .. }
+            | Self::RetryTasks { key, .. }
+            | Self::ScaleRun { key, .. }
+            | Self::ChangeAgents { key, .. } => Some(key),
+            Self::Status
+            | Self::Hosts
+            | Self::ListAgents(_)
+            | Self::ShowAgents { .. }
+            | Self::WaitAgents { .. }
+            | Self::Logs { .. }
+            | Self::Exec { .. }
+            | Self::Events { .. }
+            | Self::ResolveRepo { .. }
+            | Self::PutBlob { .. }
+            | Self::ListRuns
+            | Self::ShowRun { .. }
+            | Self::FollowRun { .. }
+            | Self::Why { .. }
+            | Self::ListRows(_)
+            | Self::Survey { .. }
+            | Self::Free { .. }
+            | Self::Capture { .. }
+            | Self::Compare { .. }
+            | Self::ShowTask { .. }
+            | Self::ListFiles { .. }
+            | Self::GetFile { .. }
+            | Self::PutFile { .. }
+            | Self::MakeNode { .. }
+            | Self::FollowMerge { .. } => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateAgent {
     pub key: RequestKey,
@@ -238,6 +289,26 @@ pub struct CreateAgent {
     /// `None`: the manager places it.
     pub host: Option<HostId>,
     pub environment: Environment,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeRun {
+    pub key: RequestKey,
+    pub run: Target,
+    /// `None`: the branch that the repository's HEAD is on.
+    #[serde(default)]
+    pub into: Option<String>,
+    /// All that are accepted when empty.
+    #[serde(default)]
+    pub tasks: Vec<Target>,
+    /// Merge, but neither verify nor move the branch.
+    #[serde(default)]
+    pub dry_run: bool,
+    pub verify: bool,
+    /// Of the merge commits.
+    #[serde(default)]
+    pub message: Option<String>,
+    pub by: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -333,6 +404,7 @@ pub enum Item {
         host: HostId,
         holdings: Vec<Holding>,
     },
+    Merge(Box<MergeView>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -382,6 +454,7 @@ pub enum Reply {
         unheard: Vec<Unheard>,
     },
     Freed(Vec<Freed>),
+    Merge(Box<MergeView>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ pub mod files;
 pub mod host_config;
 pub mod house;
 pub mod ids;
+pub mod merge;
 pub mod order;
 pub mod report;
 mod request_key;

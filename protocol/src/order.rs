@@ -7,6 +7,7 @@ use crate::compare::{CompareForm, Compared, FileChange, Sides};
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, OrderId, Region};
+use crate::merge::{MergeResult, MergeTarget, MergeWish};
 use crate::screen::ScreenView;
 use crate::time::Timestamp;
 
@@ -197,6 +198,19 @@ pub enum Question {
         older_ms: u64,
         discard: Discard,
     },
+    /// The branch that work shall go into.
+    MergeLook {
+        repo: String,
+        into: Option<String>,
+    },
+    Merge(Box<MergeWish>),
+    /// Move `branch` from where it was (`None`: it was not there) to `commit`.
+    Advance {
+        repo: String,
+        branch: String,
+        commit: String,
+        from: Option<String>,
+    },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -247,6 +261,9 @@ pub enum Answer {
     Holdings(Vec<Holding>),
     /// One for each item, in their order.
     Freed(Vec<Freed>),
+    /// Also the answer to an [`Question::Advance`] of a branch that has moved.
+    MergeTarget(MergeTarget),
+    MergeResult(MergeResult),
 }
 
 impl Answer {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use protocol::error::{ErrorCode, WireError};
+use protocol::merge::MergeWish;
 use protocol::order::{Answer, ResolvedBase};
 
 use crate::machine::Handle;
@@ -41,6 +42,39 @@ pub(super) async fn land(
     Ok(Answer::Landed { branch, commit })
 }
 
+pub(super) async fn merge_look(
+    machine: &Handle,
+    repo: &str,
+    into: Option<&str>,
+) -> Result<Answer, WireError> {
+    let target = machine.workspaces.merge_target(Path::new(repo), into).await;
+    target.map(Answer::MergeTarget).map_err(|error| workspace_error(&error))
+}
+
+pub(super) async fn merge(machine: &Handle, wish: &MergeWish) -> Result<Answer, WireError> {
+    let repository =
+        machine.workspaces.locate(Path::new(&wish.repo)).await.map_err(|error| workspace_error(&error))?;
+    let result = machine.workspaces.merge(&repository, wish).await;
+    result.map(Answer::MergeResult).map_err(|error| workspace_error(&error))
+}
+
+/// Moves the branch, unless it is not where it was: then where it is.
+pub(super) async fn advance(
+    machine: &Handle,
+    repo: &str,
+    branch: String,
+    commit: String,
+    from: Option<String>,
+) -> Result<Answer, WireError> {
+    let workspaces = &machine.workspaces;
+    let repository = workspaces.locate(Path::new(repo)).await.map_err(|error| workspace_error(&error))?;
+    match workspaces.land(&repository, &branch, &commit, from.as_deref()).await {
+        Ok(_) => Ok(Answer::Landed { branch, commit }),
+        Err(WorkspaceError::RefMoved { .. }) => merge_look(machine, repo, Some(&branch)).await,
+        Err(error) => Err(workspace_error(&error)),
+    }
+}
+
 pub(super) async fn diff(machine: &Handle, repo: &str, from: &str, to: &str) -> Result<Answer, WireError> {
     let repository =
         machine.workspaces.locate(Path::new(repo)).await.map_err(|error| workspace_error(&error))?;
@@ -66,6 +100,7 @@ pub(super) fn workspace_error(error: &WorkspaceError) -> WireError {
         | WorkspaceError::EmptyRepository { .. }
         | WorkspaceError::UnknownBase { .. }
         | WorkspaceError::AmbiguousBase { .. }
+        | WorkspaceError::DetachedHead { .. }
         | WorkspaceError::BadName { .. } => ErrorCode::Invalid,
         WorkspaceError::TimedOut { .. } | WorkspaceError::Interrupted { .. } => ErrorCode::Unavailable,
         _ => ErrorCode::Failed,

@@ -64,6 +64,9 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         | Question::Survey { .. }
         | Question::Free { .. }
         | Question::Compare { what: Compared::Commits { .. }, .. }
+        | Question::MergeLook { .. }
+        | Question::Merge(_)
+        | Question::Advance { .. }
         | Question::More { .. } => None,
     }
 }
@@ -105,6 +108,11 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         },
         Question::Land { repo, branch, commit, from } => {
             git::land(machine, &repo, branch, commit, from).await
+        }
+        Question::MergeLook { repo, into } => git::merge_look(machine, &repo, into.as_deref()).await,
+        Question::Merge(wish) => git::merge(machine, &wish).await,
+        Question::Advance { repo, branch, commit, from } => {
+            git::advance(machine, &repo, branch, commit, from).await
         }
         Question::Compare { what, form } => compare::compare(machine, what, form, &replier).await,
         Question::More { talk, pieces } => {

@@ -26,6 +26,8 @@ pub enum WorkspaceError {
     NotARepository { path: PathBuf },
     #[error("the repository {} has no commit yet; commit something first", repo.display())]
     EmptyRepository { repo: PathBuf },
+    #[error("HEAD of {} is on no branch; name one to bring the work into", repo.display())]
+    DetachedHead { repo: PathBuf },
     #[error("`{base}` names no commit in {}", repo.display())]
     UnknownBase { base: String, repo: PathBuf },
     #[error("`{base}` matches more than one commit in {}; give more digits", repo.display())]

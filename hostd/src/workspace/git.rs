@@ -226,6 +226,14 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// The date of what is committed, so that a repetition makes the same commit.
+    pub(crate) fn dated(mut self, unix_seconds: u64) -> Self {
+        for variable in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
+            self.env.push((variable, format!("@{unix_seconds} +0000").into()));
+        }
+        self
+    }
+
     /// Runs as the owner of a repository, so that what is written there belongs to him.
     pub(crate) fn act_as(mut self, user: Option<User>) -> Self {
         self.act_as = user.filter(|(uid, _)| *uid != self.git.ours);

@@ -194,7 +194,11 @@ pub(crate) async fn land(
 }
 
 /// The checkout that has the ref as its HEAD.
-async fn checked_out_at(git: &Git, repository: &Repository, full: &str) -> Result<Option<PathBuf>> {
+pub(crate) async fn checked_out_at(
+    git: &Git,
+    repository: &Repository,
+    full: &str,
+) -> Result<Option<PathBuf>> {
     let listed =
         call(git, repository, "list worktrees").args(["worktree", "list", "--porcelain"]).ok().await?;
     let wanted = format!("branch {full}").into_bytes();

@@ -12,6 +12,7 @@ mod contract;
 mod fixture;
 mod hostile;
 mod many;
+mod merging;
 mod repository;
 mod taking_away;
 mod users;

@@ -94,6 +94,8 @@ pub struct OrderDraft {
 pub enum AskToken {
     /// The branch of an accepted task.
     Land(TaskId),
+    /// A step of the merge of a run, with that merge's number and the count of its questions.
+    Merge { run: RunId, number: u32, asked: u32 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protocol::ids::{AgentId, TaskId};
+use protocol::ids::{AgentId, RunId, TaskId};
 use protocol::time::Timestamp;
 use serde::Serialize;
 
@@ -21,6 +21,7 @@ use crate::timers::{Timer, Timers};
 pub(crate) struct Touched {
     pub(crate) agents: BTreeSet<AgentId>,
     pub(crate) tasks: BTreeSet<TaskId>,
+    pub(crate) merges: BTreeSet<RunId>,
     pub(crate) plan: bool,
 }
 
@@ -88,6 +89,7 @@ impl Core {
             Timer::Resend(agent) => self.touch_agent(agent),
             Timer::Destroy(key) => self.destroy_took_too_long(&key),
             Timer::Task(task) => self.touch_task(task),
+            Timer::Merge(run) => self.touch_merge(run),
             Timer::Requests => self.forget_old_requests(now),
         }
     }
@@ -105,6 +107,8 @@ impl Core {
         loop {
             if let Some(task) = self.touched.tasks.pop_first() {
                 self.advance(now, task);
+            } else if let Some(run) = self.touched.merges.pop_first() {
+                self.advance_merge(now, run);
             } else if std::mem::take(&mut self.touched.plan) {
                 self.dispatch(now);
             } else if let Some(agent) = self.touched.agents.pop_first() {

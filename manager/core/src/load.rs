@@ -92,6 +92,8 @@ impl Core {
             .collect();
         self.work.torn.extend(lacking);
         self.touched.tasks.extend(self.work.tasks().map(|task| task.record.id));
+        let runs: Vec<RunId> = self.work.runs().map(|run| run.record.id).collect();
+        runs.into_iter().for_each(|run| self.touch_merge(run));
         self.touched.agents.extend(self.fleet.agents().map(|(id, _)| id));
         self.timers.set(Timer::Loaded, now);
         self.watch_requests();

@@ -15,6 +15,8 @@ use protocol::order::Discard;
 use protocol::task::{Attempt, Decision, RunSpec, TaskSpec, TaskState};
 use protocol::time::Timestamp;
 use serde::de::DeserializeOwned;
+
+use crate::merge::MergeRecord;
 use serde::{Deserialize, Serialize};
 
 pub const DESIRED: &str = "desired";
@@ -108,6 +110,9 @@ pub struct RunRecord {
     pub ended_at: Option<Timestamp>,
     #[serde(default)]
     pub origin: Option<Origin>,
+    /// The last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<MergeRecord>,
 }
 
 /// The failing log for the next attempt.
@@ -187,6 +192,9 @@ pub struct TaskRecord {
     /// Where its branch is, or may be, of work that was accepted and then rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landed: Option<String>,
+    /// The commit that brought it into a branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

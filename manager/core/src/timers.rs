@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::ids::{AgentId, HostId, RequestKey, TaskId};
+use protocol::ids::{AgentId, HostId, RequestKey, RunId, TaskId};
 use protocol::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +19,8 @@ pub(crate) enum Timer {
     Destroy(RequestKey),
     /// A back-off, a log or a branch of a task.
     Task(TaskId),
+    /// A question of a merge.
+    Merge(RunId),
     /// The oldest kept answer expires.
     Requests,
 }

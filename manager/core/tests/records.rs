@@ -23,7 +23,7 @@ use manager_core::record::{
     DESIRED, DesiredRecord, Feedback, Landing, OpenTarget, Origin, REQUESTS, RUNS, RequestRecord,
     RequestState, RunRecord, TASKS, TaskRecord, Wanted, desired_key, request_key, run_key, task_key,
 };
-use manager_core::{Config, Core, StoredRecord};
+use manager_core::{Config, Core, MergeRecord, MergeStep, StoredRecord};
 use protocol::api::Reply;
 use protocol::codec::to_bytes;
 use protocol::ids::{Fencing, Generation, RequestKey};
@@ -77,6 +77,20 @@ fn run() -> RunRecord {
         tasks: vec![task_id()],
         ended_at: Some(AT.after_ms(99_000)),
         origin: Some(origin()),
+        merge: None,
+    }
+}
+
+fn merge() -> MergeRecord {
+    MergeRecord {
+        view: samples::merges::merge_view(),
+        wished_into: Some(text("main")),
+        message: Some(text("Merge it")),
+        step: MergeStep::Verify { candidate: text(samples::COMMIT), agent: agent_id(), restarts: 1 },
+        asked: 3,
+        tip: Some(text(samples::BASE)),
+        start: text(samples::BASE),
+        merged: text(samples::COMMIT),
     }
 }
 
@@ -105,6 +119,7 @@ fn task() -> TaskRecord {
         decisions: Vec::new(),
         granted: 0,
         landed: None,
+        merged: None,
     }
 }
 
@@ -152,6 +167,8 @@ fn released() -> Released {
         Sample::of("desired-running", least_desired(Wanted::Running)),
         Sample::of("desired-destroyed", least_desired(Wanted::Destroyed)),
         Sample::of("run", run()),
+        Sample::of("run-merging", RunRecord { merge: Some(merge()), ..run() }),
+        Sample::of("task-merged", TaskRecord { merged: Some(text(samples::COMMIT)), ..least_task() }),
         Sample::of("run-open", RunRecord { ended_at: None, origin: None, ..run() }),
         Sample::of("task", task()),
         Sample::of("task-least", least_task()),

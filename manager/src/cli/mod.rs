@@ -107,6 +107,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Diff(args) => review::diff::run(context, &args),
         Command::Accept(args) => review::decide::accept(context, &args),
         Command::Reject(args) => review::decide::reject(context, &args),
+        Command::Merge(args) => review::merge::run(context, &args),
         Command::Patch(args) => review::patch::run(context, &args),
         Command::Report(args) => run::report::run(context, &args),
         Command::Du(args) => house::du::run(context, &args),

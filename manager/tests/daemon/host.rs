@@ -315,11 +315,14 @@ impl Shared {
             | Question::Survey { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
-            | Question::More { .. }
             | Question::ListFiles { .. }
             | Question::ReadFile { .. }
             | Question::WriteFile { .. }
-            | Question::MakeNode { .. } => vec![Answer::Done],
+            | Question::MakeNode { .. }
+            | Question::MergeLook { .. }
+            | Question::Merge(_)
+            | Question::Advance { .. }
+            | Question::More { .. } => vec![Answer::Done],
         };
         for answer in answers {
             let frame = Frame::of(Answer::KIND, "", &answer).unwrap().encode().unwrap();

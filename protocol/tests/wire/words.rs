@@ -6,6 +6,7 @@ use protocol::codec::{from_bytes, to_bytes};
 use protocol::compare::{CompareForm, FileStatus};
 use protocol::error::ErrorCode;
 use protocol::files::{FileArea, FileKind};
+use protocol::merge::{MergeOutcome, MergeState};
 use protocol::report::Life;
 use protocol::signals::{Children, PhaseReason};
 use protocol::task::{Accept, FailureClass, TaskState, Verdict};
@@ -70,6 +71,11 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
         FailureClass {
             Infrastructure = "infrastructure", Start = "start", Agent = "agent", Verify = "verify",
             Limit = "limit", Quota = "quota",
+        }
+        MergeState { UnderWay = "under-way", Done = "done", Refused = "refused" }
+        MergeOutcome {
+            Waiting = "waiting", Verifying = "verifying", Merged = "merged", Already = "already-there",
+            Conflict = "conflict", Red = "red", LeftOut = "left-out", Failed = "failed",
         }
         Verdict {
             Accepted = "accepted", Rejected = "rejected", RejectedForGood = "rejected-for-good",

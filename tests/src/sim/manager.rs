@@ -306,11 +306,14 @@ impl World {
             | Question::Free { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
-            | Question::More { .. }
             | Question::ListFiles { .. }
             | Question::ReadFile { .. }
             | Question::WriteFile { .. }
-            | Question::MakeNode { .. } => Answer::Done,
+            | Question::MakeNode { .. }
+            | Question::MergeLook { .. }
+            | Question::Merge(_)
+            | Question::Advance { .. }
+            | Question::More { .. } => Answer::Done,
         }
     }
 }

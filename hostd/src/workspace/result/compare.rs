@@ -137,7 +137,7 @@ impl Workspaces {
 }
 
 /// Removed with all that is in it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -267,7 +267,7 @@ async fn is_a_line(git: &Git, view: &Path, from: &str, to: &str) -> Result<bool>
 }
 
 /// A commit on `from` with the files, author and message of `to`.
-async fn squashed(git: &Git, view: &Path, from: &str, to: &str) -> Result<String> {
+pub(crate) async fn squashed(git: &Git, view: &Path, from: &str, to: &str) -> Result<String> {
     const OPERATION: &str = "join commits";
     let call = || git.call(OPERATION).git_dir(view).volatile();
     let told = call().args(["log", "-1", "--format=%an%n%ae%n%aI%n%B", "--end-of-options", to]).ok().await?;

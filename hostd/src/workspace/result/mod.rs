@@ -5,6 +5,7 @@
 mod compare;
 mod diff;
 mod inspect;
+mod merge;
 mod only_copy;
 mod outputs;
 mod snapshot;
@@ -171,7 +172,7 @@ impl Workspaces {
             Uncommitted { commit, ref_name, files: changes.files, untracked: changes.untracked }
         });
         if tips.iter().any(|tip| tip != base) {
-            transfer::bring(git, view.scratch.path(), repository, &tips, base).await?;
+            transfer::bring(git, view.scratch.path(), repository, &tips, &[base]).await?;
         }
         refs::ensure(git, repository, &moves, "phalanx: collected").await?;
         let diff = diff_stat(git, view.scratch.path(), base, &head).await?;

@@ -15,16 +15,19 @@ const KEEP_PACKED: u32 = 100;
 /// `PACK`, version, number of objects (gitformat-pack(5)).
 const HEADER: usize = 12;
 
-/// Everything that `tips` reach and `base` does not.
+/// Everything that `tips` reach and what is `there` does not.
 pub(crate) async fn bring(
     git: &Git,
     from: &Path,
     to: &Repository,
     tips: &[String],
-    base: &str,
+    there: &[&str],
 ) -> Result<()> {
     let mut wanted = tips.join("\n");
-    wanted.push_str(&format!("\n^{base}\n"));
+    wanted.push('\n');
+    for known in there {
+        wanted.push_str(&format!("^{known}\n"));
+    }
     const READ: &str = "pack the agent's commits";
     let packing = git.call(READ).git_dir(from);
     let _slot = packing.slot().await?;

@@ -78,6 +78,7 @@ impl Core {
                 self.change_agents(now, caller, targets, &change);
             }
             Request::DecideTasks(decide) => self.decide_tasks(now, caller, *decide),
+            Request::MergeRun(merge) => self.merge_run(now, caller, *merge),
             Request::Status
             | Request::Hosts
             | Request::ListAgents(_)
@@ -97,11 +98,12 @@ impl Core {
             | Request::Free { .. }
             | Request::Capture { .. }
             | Request::Compare { .. }
-            | Request::ShowTask { .. }
             | Request::ListFiles { .. }
             | Request::GetFile { .. }
             | Request::PutFile { .. }
-            | Request::MakeNode { .. } => {
+            | Request::MakeNode { .. }
+            | Request::FollowMerge { .. }
+            | Request::ShowTask { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
         }
@@ -142,6 +144,8 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::ScaleRun { .. }
         | Request::ChangeAgents { .. }
         | Request::DecideTasks(_)
+        | Request::MergeRun(_)
+        | Request::FollowMerge { .. }
         | Request::Status
         | Request::Hosts
         | Request::ListAgents(_)

@@ -97,6 +97,11 @@ impl Core {
                 let message = "the values of its environment were forgotten when it was accepted";
                 Err(WireError::new(ErrorCode::Conflict, message).hint("add --final, and submit it anew"))
             }
+            (TaskState::Accepted, Verdict::Rejected | Verdict::RejectedForGood)
+                if self.is_being_merged(id) =>
+            {
+                conflict(String::from("the task is being merged"))
+            }
             (TaskState::Accepted, Verdict::Rejected | Verdict::RejectedForGood) => Ok(()),
             (TaskState::Queued | TaskState::Assigned | TaskState::Running | TaskState::Verifying, _) => {
                 let message = format!("the task is {}: its work is not finished", record.state);

@@ -71,6 +71,7 @@ impl Core {
                 decisions: Vec::new(),
                 granted: 0,
                 landed: None,
+                merged: None,
             });
             tasks.push(id);
         }
@@ -83,6 +84,7 @@ impl Core {
             tasks: tasks.clone(),
             ended_at: None,
             origin: Some(Origin { key: caller.key.clone(), digest: caller.digest.clone() }),
+            merge: None,
         };
         self.work.insert(record, records);
         for task in &tasks {

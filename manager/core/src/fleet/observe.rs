@@ -94,6 +94,7 @@ impl Core {
         if returned || restarted {
             self.touch_agents_of(&heartbeat.host);
             self.mend_torn(now);
+            self.ask_merges_again();
         }
         self.out.changed(Subject::Host(heartbeat.host.clone()));
         self.touched.plan |= !self.work.queue.is_empty();
@@ -151,6 +152,9 @@ impl Core {
     pub(crate) fn touch_task_of(&mut self, agent: AgentId) {
         if let Some(task) = self.work.task_of_agent(agent) {
             self.touch_task(task);
+            if let Some(run) = self.work.task(task).map(|task| task.record.run) {
+                self.touch_merge(run);
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::fleet::agent::Standing;
 
 /// What became of a try or of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Good,
     /// Somebody stopped it: not to be tried again by itself.
     ByHand,
@@ -32,7 +32,7 @@ impl Verdict {
 }
 
 /// By the end alone.
-pub(super) fn judge_end(end: &End) -> Verdict {
+pub(crate) fn judge_end(end: &End) -> Verdict {
     match end.cause {
         EndCause::Exited if end.code == Some(0) => Verdict::Good,
         EndCause::Exited | EndCause::Signalled => Verdict::bad(FailureClass::Agent, end),

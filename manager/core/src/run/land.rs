@@ -59,7 +59,12 @@ impl Core {
     }
 
     pub(crate) fn answered(&mut self, now: Timestamp, token: AskToken, answer: Result<Answer, WireError>) {
-        let AskToken::Land(id) = token;
+        let id = match token {
+            AskToken::Land(id) => id,
+            AskToken::Merge { run, number, asked } => {
+                return self.merge_answered(now, (run, number, asked), answer);
+            }
+        };
         let Some(task) = self.work.task(id) else { return };
         if (task.record.state, task.record.landing) != (TaskState::Accepted, Landing::Due) {
             return; // answered before
@@ -85,7 +90,9 @@ impl Core {
                 | Answer::Changed(_)
                 | Answer::File { .. }
                 | Answer::Files(_)
-                | Answer::FilePart(_),
+                | Answer::FilePart(_)
+                | Answer::MergeTarget(_)
+                | Answer::MergeResult(_),
             ) => {}
         }
     }

@@ -4,7 +4,7 @@
 //! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away,
 //! `dispatch` starts what `placement` plans from the `queue`, `inputs` is what a task gets of those before it.
 
-mod attempt;
+pub(crate) mod attempt;
 mod dispatch;
 mod inputs;
 mod land;
@@ -25,6 +25,8 @@ use protocol::time::Timestamp;
 use crate::record::{Landing, RunRecord, TaskRecord};
 use queue::Queue;
 
+use crate::merge::Asking;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Run {
     pub(crate) record: RunRecord,
@@ -32,6 +34,8 @@ pub(crate) struct Run {
     pub(crate) counts: BTreeMap<TaskState, u64>,
     /// Accepted tasks whose branch is not there yet, nor refused.
     pub(crate) landing: u64,
+    /// The question of its merge that is under way.
+    pub(crate) asking: Asking,
 }
 
 impl Run {
@@ -142,6 +146,11 @@ impl Work {
     pub(crate) fn insert(&mut self, record: RunRecord, records: Vec<TaskRecord>) {
         let names: BTreeMap<Name, TaskId> =
             records.iter().map(|task| (task.spec.name.clone(), task.id)).collect();
+        // The agent that verifies a merge belongs to the task whose work is merged.
+        let merging = record.merge.as_ref().map_or((None, None), |merge| {
+            let row = merge.current().and_then(|place| merge.view.rows.get(place));
+            (merge.agent(), row.map(|row| row.task))
+        });
         let mut counts = BTreeMap::new();
         let mut landing = 0;
         let mut children: BTreeMap<TaskId, Vec<TaskId>> = BTreeMap::new();
@@ -162,7 +171,10 @@ impl Work {
                 task.children = dependents;
             }
         }
-        self.runs.insert(record.id, Run { record, names, counts, landing });
+        if let (Some(agent), Some(task)) = merging {
+            self.link(agent, task);
+        }
+        self.runs.insert(record.id, Run { record, names, counts, landing, asking: Asking::default() });
     }
 
     /// Moves a task from one state's count to another's.

@@ -218,7 +218,7 @@ impl Core {
         });
     }
 
-    pub(super) fn has_verify(&self, id: TaskId) -> bool {
+    pub(crate) fn has_verify(&self, id: TaskId) -> bool {
         self.work.task(id).is_some_and(|task| !task.record.spec.verify.is_empty())
     }
 
@@ -233,20 +233,32 @@ impl Core {
         attempt: &Attempt,
         agent: AgentId,
     ) -> Option<AgentSpec> {
-        let task = &record.spec;
         let check = attempt.verification.as_ref()?;
         let (side, commit) = if check.base_agent == Some(agent) {
             (Side::Base, self.started_from(record, attempt)?)
         } else {
             (Side::Commit, check.commit.clone())
         };
-        let name = self.attempt_name(&format!("{}:", side.purpose()), &task.name, attempt.number, agent)?;
+        let prefix = format!("{}:", side.purpose());
+        self.check_spec(record, attempt.number, (&prefix, &commit), agent)
+    }
+
+    /// The task's own programs in a fresh checkout of a commit.
+    pub(crate) fn check_spec(
+        &self,
+        record: &TaskRecord,
+        number: u32,
+        (prefix, commit): (&str, &str),
+        agent: AgentId,
+    ) -> Option<AgentSpec> {
+        let task = &record.spec;
+        let name = self.attempt_name(prefix, &task.name, number, agent)?;
         let mut limits = task.limits;
         limits.time_ms = task.verify_timeout_ms;
         Some(AgentSpec {
             name,
             role: Role::Verify,
-            task: self.link_of(record, attempt.number),
+            task: self.link_of(record, number),
             program: vec![String::from("/bin/sh"), String::from("-c"), names::script(&task.verify)],
             profile: None,
             labels: self.labels_of(record),
@@ -254,7 +266,7 @@ impl Core {
             grace_ms: task.grace_ms,
             checkout: Some(Checkout {
                 repo: task.repo.clone()?,
-                commit,
+                commit: commit.to_owned(),
                 branch: None,
                 kind: CheckoutKind::Auto,
                 result_ref: None,

@@ -278,7 +278,7 @@ impl Trial {
             }
             // The hosts are all there now, and answer what they are asked.
             for (token, _) in std::mem::take(&mut self.world.asked) {
-                let crate::AskToken::Land(task) = token;
+                let crate::AskToken::Land(task) = token else { continue };
                 self.world.land(task, Ok(Answer::Done));
             }
             for agent in self.running() {

@@ -24,6 +24,12 @@ impl Core {
         self.work.run(id).map(view)
     }
 
+    /// The last merge of a run.
+    #[must_use]
+    pub fn merge_view(&self, id: RunId) -> Option<protocol::merge::MergeView> {
+        Some(self.work.run(id)?.record.merge.as_ref()?.view.clone())
+    }
+
     /// Tasks of a run in the order of submission, each with why it waits.
     #[must_use]
     pub fn tasks(&self, now: Timestamp, run: RunId) -> Vec<TaskView> {

@@ -185,6 +185,13 @@ pub enum Command {
   phalanx reject nightly/fix-parser --comment 'the error message is lost'
   phalanx reject nightly/fix-parser --final")]
     Reject(review::Reject),
+    /// Bring the accepted work of a run into a branch, one after the other, verified
+    ///
+    /// Exit 0: all were merged; 7: some, the rest was left out; 8: none; 5: refused, the branch was not moved.
+    #[command(before_help = "Examples:
+  phalanx merge nightly --into integration
+  phalanx merge nightly --into integration --dry-run")]
+    Merge(review::Merge),
     /// Write finished work as files that git am takes
     #[command(before_help = "Examples:
   phalanx patch nightly/fix-parser --out patches

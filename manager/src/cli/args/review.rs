@@ -76,3 +76,27 @@ pub struct Reject {
     #[arg(long = "final")]
     pub for_good: bool,
 }
+
+#[derive(Args, Debug)]
+pub struct Merge {
+    /// A run's name or id [default: the latest]
+    pub run: Option<String>,
+    /// Branch that the work goes into; a new one begins at HEAD [default: the branch that HEAD is on]
+    #[arg(long, value_name = "BRANCH")]
+    pub into: Option<String>,
+    /// Only this task [default: all that are accepted]
+    #[arg(long = "task", value_name = "T")]
+    pub tasks: Vec<String>,
+    /// Tell what would be merged and what conflicts; verify nothing, move nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not run the tasks' verify commands on what was merged
+    #[arg(long)]
+    pub no_verify: bool,
+    /// First line of the merge commits
+    #[arg(long, value_name = "TEXT")]
+    pub message: Option<String>,
+    /// The same key gives the same merge again
+    #[arg(long, value_name = "K")]
+    pub key: Option<String>,
+}

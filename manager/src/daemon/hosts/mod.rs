@@ -27,6 +27,8 @@ use log_tail::LogTails;
 pub const QUICK: Duration = Duration::from_secs(5);
 /// One for which it runs git.
 pub const GIT: Duration = Duration::from_secs(20);
+/// One for which it checks a whole repository out.
+const MERGE: Duration = Duration::from_secs(300);
 /// How long an ask that has no limit of its own may be taken up.
 const TAKEN_UP_WITHIN_MS: u64 = 30_000;
 /// Asks of the core that are under way at once; more wait in their channel.
@@ -160,6 +162,8 @@ impl Conversation {
                 last @ (Answer::Resolved(_)
                 | Answer::Exited { .. }
                 | Answer::Landed { .. }
+                | Answer::MergeTarget(_)
+                | Answer::MergeResult(_)
                 | Answer::Diff { .. }
                 | Answer::Freed(_)
                 | Answer::Screen(_)
@@ -226,7 +230,11 @@ pub async fn carry_out_asks(hosts: Hosts, logs: LogTails, mut asks: mpsc::Receiv
 async fn carry_out(hosts: Hosts, logs: LogTails, ask: HostAsk) {
     let outcome = match ask {
         HostAsk::Question { token, host, question } => {
-            let answer = hosts.ask_once(&host, question, GIT).await;
+            let limit = match &question {
+                Question::Merge(_) => MERGE,
+                _ => GIT,
+            };
+            let answer = hosts.ask_once(&host, question, limit).await;
             Some(Input::Answered { token, answer })
         }
         // The reports come as reports; those that do not are missed again at the next digest.

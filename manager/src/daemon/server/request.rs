@@ -47,6 +47,7 @@ impl Requests for Answerer {
             | Request::RetryTasks { .. }
             | Request::ScaleRun { .. }
             | Request::ChangeAgents { .. }
+            | Request::MergeRun(_)
             | Request::DecideTasks(_) => self.change(request).await,
             Request::Status => {
                 let facts = Arc::clone(&self.facts);
@@ -74,6 +75,9 @@ impl Requests for Answerer {
                 stream::logs::logs(self.hosts.clone(), target, from, follow, items).await
             }
             Request::ShowTask { task } => driver.glance(move |glance| queries::task(glance, &task)).await?,
+            Request::FollowMerge { run } => {
+                stream::follow_merge::follow_merge(driver.clone(), run, items).await
+            }
             Request::Compare { target, attempt, form } => {
                 stream::compare::compare(self.hosts.clone(), target, attempt, form, items).await
             }

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod events;
 pub mod exec;
 pub mod files;
+pub mod follow_merge;
 pub mod follow_run;
 pub mod house;
 pub mod kept;

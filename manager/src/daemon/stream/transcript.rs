@@ -112,6 +112,8 @@ impl Transcript {
             | Answer::FilePart(_)
             | Answer::Holdings(_)
             | Answer::Freed(_)
+            | Answer::MergeTarget(_)
+            | Answer::MergeResult(_)
             | Answer::Refused(_) => {
                 let host = &self.place.host;
                 Err(WireError::new(ErrorCode::Failed, format!("host {host} gave another answer than bytes")))

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod clients;
 pub(crate) mod hosts;
 pub(crate) mod looking;
+pub(crate) mod merges;
 pub(crate) mod screens;
 pub(crate) mod tasks;
 
@@ -59,6 +60,7 @@ pub(crate) fn all() -> Vec<Sample> {
     all.extend(agents::all());
     all.extend(hosts::all());
     all.extend(tasks::all());
+    all.extend(merges::all());
     all.extend(clients::all());
     all.extend(looking::all());
     all.extend(screens::all());

@@ -2,3 +2,4 @@
 
 mod deciding;
 mod looking;
+mod merging;

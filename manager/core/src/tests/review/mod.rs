@@ -2,3 +2,4 @@
 
 mod comparing;
 mod deciding;
+mod merging;

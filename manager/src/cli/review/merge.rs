@@ -1,0 +1,232 @@
+//! `merge`: accepted work of a run into one branch. The merge is the manager's and goes on without us.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use protocol::api::{Item, MergeRun, Reply, Request};
+use protocol::error::ErrorCode;
+use protocol::merge::{MergeOutcome, MergeRow, MergeState, MergeView};
+use serde_json::{Value, json};
+
+use super::super::args::review::Merge;
+use super::super::client::reader::Interrupts;
+use super::super::client::{Client, Flow, Limits, StreamEnd};
+use super::super::context::{Context, request_key, unexpected, with_key};
+use super::super::error::{Failure, exit};
+use super::super::output::format::OutputFormat;
+use super::super::output::pipe::{Stdout, say};
+use super::super::output::render::{Listed, Listing, list};
+use super::super::output::sanitise::{safe_json, safe_line};
+use super::super::run::list::named_or_latest;
+use super::decide::person;
+
+/// A manager that was restarted answers again within this time.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+pub fn run(context: &Context, args: &Merge) -> Result<u8, Failure> {
+    let key = request_key(args.key.as_deref())?;
+    let mut client = context.client()?;
+    let run = named_or_latest(&mut client, args.run.as_deref())?;
+    let request = Request::MergeRun(Box::new(MergeRun {
+        key: key.clone(),
+        run,
+        into: args.into.clone(),
+        tasks: args.tasks.clone(),
+        dry_run: args.dry_run,
+        verify: !args.no_verify,
+        message: args.message.clone(),
+        by: person(),
+    }));
+    let begun = match client.ask(&request).map_err(|failure| with_key(failure, "phalanx merge", &key))? {
+        Reply::Merge(view) => *view,
+        other => return Err(unexpected(other)),
+    };
+    let view = until_over(context, client, &begun)?;
+    show(context, &view)
+}
+
+enum Followed {
+    Over(Box<MergeView>),
+    Interrupted(i32),
+}
+
+/// Over a restart of the manager it is followed anew.
+fn until_over(context: &Context, client: Client, begun: &MergeView) -> Result<MergeView, Failure> {
+    let interrupts = Interrupts::catch()
+        .map_err(|error| Failure::new(ErrorCode::Failed, format!("cannot catch Ctrl-C: {error}")))?;
+    let mut told = Told { quiet: context.quiet, before: BTreeMap::new(), rounds: 0 };
+    let (mut client, mut away) = (Some(client), None::<Instant>);
+    let end = loop {
+        let connected = client.take().map_or_else(|| context.client(), Ok);
+        match connected.and_then(|mut client| follow(&mut client, begun, &interrupts, &mut told)) {
+            Err(failure)
+                if failure.exit_code() == exit::UNAVAILABLE
+                    && away.get_or_insert_with(Instant::now).elapsed() < PATIENCE =>
+            {
+                if let Some(signal) = interrupts.wait(CONNECT_AGAIN_AFTER) {
+                    break Followed::Interrupted(signal);
+                }
+            }
+            other => break other?,
+        }
+    };
+    match end {
+        Followed::Over(view) => Ok(*view),
+        Followed::Interrupted(signal) => {
+            say(&format!("the merge goes on; look again with: phalanx tasks {}", begun.run));
+            let terminated = signal == Signal::SIGTERM as i32;
+            Err(Failure::Told(if terminated { exit::TERMINATED } else { exit::INTERRUPTED }))
+        }
+    }
+}
+
+fn follow(
+    client: &mut Client,
+    begun: &MergeView,
+    interrupts: &Interrupts,
+    told: &mut Told,
+) -> Result<Followed, Failure> {
+    let mut last = None;
+    let limits = Limits { deadline: None, interrupts: Some(interrupts) };
+    let request = Request::FollowMerge { run: begun.run.to_string() };
+    let end = client.stream(&request, &limits, |item| {
+        let Item::Merge(view) = item else { return Ok(Flow::More) };
+        // Asked again under its key, a merge may be followed by another one long since.
+        let ours = view.number == begun.number;
+        if ours {
+            told.progress(&view);
+        }
+        let over = !ours || view.state != MergeState::UnderWay;
+        last = Some(view).filter(|_| ours);
+        Ok(if over { Flow::Enough } else { Flow::More })
+    })?;
+    match (end, last) {
+        (StreamEnd::Interrupted(signal), _) => Ok(Followed::Interrupted(signal)),
+        (_, Some(view)) if view.state != MergeState::UnderWay => Ok(Followed::Over(view)),
+        (_, Some(_)) => Err(Failure::new(ErrorCode::Unavailable, "how the merge ended is not known")),
+        (_, None) => Err(Failure::new(ErrorCode::Conflict, "another merge of the run came after this one")
+            .hint("phalanx tasks shows what is MERGED")),
+    }
+}
+
+/// A line for each thing that is decided.
+struct Told {
+    quiet: bool,
+    before: BTreeMap<String, MergeOutcome>,
+    rounds: u32,
+}
+
+impl Told {
+    fn progress(&mut self, view: &MergeView) {
+        if self.quiet {
+            return;
+        }
+        if view.rounds > self.rounds {
+            self.rounds = view.rounds;
+            self.before.clear();
+            say(&safe_line(&format!("{} has moved; begun anew from where it is", view.into)));
+        }
+        for row in &view.rows {
+            let name = row.name.to_string();
+            let before = self.before.insert(name.clone(), row.outcome).unwrap_or(MergeOutcome::Waiting);
+            if before != row.outcome {
+                let reason = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
+                say(&safe_line(&format!("{name} {}{reason}", row.outcome)));
+            }
+        }
+    }
+}
+
+struct Row<'a>(&'a MergeRow);
+
+impl Listed for Row<'_> {
+    const KIND: &'static str = "Merge";
+    const HEADER: &'static [&'static str] = &["TASK", "OUTCOME", "MERGED", "REASON"];
+    const WIDE: &'static [&'static str] = &["COMMIT", "BRANCH", "AGENT"];
+
+    fn json(&self) -> Value {
+        serde_json::to_value(self.0).unwrap_or_default()
+    }
+
+    fn name(&self) -> String {
+        self.0.name.to_string()
+    }
+
+    fn cells(&self, wide: bool) -> Vec<String> {
+        let row = self.0;
+        let short = |id: &str| id.chars().take(12).collect::<String>();
+        let mut cells = vec![
+            row.name.to_string(),
+            row.outcome.to_string(),
+            row.merged.as_deref().map(short).unwrap_or_default(),
+            row.reason.clone(),
+        ];
+        if wide {
+            cells.extend([
+                row.commit.clone(),
+                row.branch.clone().unwrap_or_default(),
+                row.agent.map(|agent| agent.to_string()).unwrap_or_default(),
+            ]);
+        }
+        cells
+    }
+}
+
+fn show(context: &Context, view: &MergeView) -> Result<u8, Failure> {
+    let rows: Vec<Row<'_>> = view.rows.iter().map(Row).collect();
+    let mut out = Stdout::default();
+    match &context.format {
+        OutputFormat::Json => {
+            let mut document = serde_json::to_value(view).unwrap_or_default();
+            if let Value::Object(fields) = &mut document {
+                fields.remove("rows");
+                fields.insert("schema_version".into(), json!(protocol::api::SCHEMA_VERSION));
+                fields.insert("kind".into(), json!(Row::KIND));
+                fields.insert("items".into(), rows.iter().map(Listed::json).collect());
+            }
+            out.line(&safe_json(&serde_json::to_string_pretty(&document).unwrap_or_default()))?;
+        }
+        _ if context.quiet => {}
+        format => list(&mut out, format, &Listing { items: &rows, as_of: None, note: None, empty: "" })?,
+    }
+    out.done()?;
+    let code = code_of(view);
+    if view.state == MergeState::Refused {
+        let failure = Failure::new(ErrorCode::Conflict, format!("{}; nothing was merged", view.reason));
+        return Err(if view.remedy.is_empty() { failure } else { failure.hint(view.remedy.clone()) });
+    }
+    if !context.quiet && !context.format.is_json() {
+        tell(view);
+    }
+    Ok(code)
+}
+
+fn tell(view: &MergeView) {
+    for row in view.rows.iter().filter(|row| row.outcome == MergeOutcome::Conflict) {
+        let side = row.branch.as_deref().unwrap_or(&row.commit);
+        for file in &row.files {
+            say(&safe_line(&format!("  {}: {} against {side}", file.path, view.into)));
+        }
+    }
+    let taken = view.rows.iter().filter(|row| row.outcome.is_in()).count();
+    let total = view.rows.len();
+    let would = if view.dry_run { "would be " } else { "" };
+    let at = view.to.as_deref().map(|id| id.chars().take(12).collect::<String>()).unwrap_or_default();
+    let at = if taken == 0 || at.is_empty() { String::new() } else { format!(", at {at}") };
+    say(&safe_line(&format!("{taken} of {total} tasks {would}merged into {}{at}", view.into)));
+}
+
+/// 0 all merged, 7 some, 8 none, 5 refused.
+fn code_of(view: &MergeView) -> u8 {
+    let taken = view.rows.iter().filter(|row| row.outcome.is_in()).count();
+    match view.state {
+        MergeState::Refused => exit::CONFLICT,
+        MergeState::Done | MergeState::UnderWay | MergeState::Unknown => match taken {
+            taken if taken == view.rows.len() => exit::OK,
+            0 => exit::NONE_ACCEPTED,
+            _ => exit::SOME_ACCEPTED,
+        },
+    }
+}

@@ -1,0 +1,156 @@
+//! Bringing accepted work into a branch: what a host is asked for it, and how far it is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, HostId, Name, RunId, TaskId};
+use crate::time::Timestamp;
+use crate::wire_enum::wire_enum;
+
+/// The branch that work is to be brought into, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeTarget {
+    pub branch: String,
+    /// `None`: there is none yet.
+    #[serde(default)]
+    pub tip: Option<String>,
+    /// Where it begins: its tip, or the repository's HEAD for a new one.
+    pub start: String,
+    /// The checkout of a person that is on it.
+    #[serde(default)]
+    pub checked_out: Option<String>,
+    /// That checkout has changes that are in no commit, or it is not known.
+    #[serde(default)]
+    pub dirty: bool,
+}
+
+/// One merge in a private checkout of the host. The same wish gives the same commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeWish {
+    pub repo: String,
+    pub onto: String,
+    pub work: String,
+    pub message: String,
+    /// Date of the commit.
+    pub at: Timestamp,
+    /// Ref of ours that keeps the commit.
+    pub keep: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MergeResult {
+    Merged {
+        commit: String,
+    },
+    /// All of it is there: as commits, or as other commits with the same effect.
+    Already,
+    Conflict {
+        files: Vec<ConflictFile>,
+    },
+}
+
+/// A file that both sides changed. Ids of blobs; `None` where a side has no such file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictFile {
+    pub path: String,
+    #[serde(default)]
+    pub base: Option<String>,
+    #[serde(default)]
+    pub ours: Option<String>,
+    #[serde(default)]
+    pub theirs: Option<String>,
+}
+
+wire_enum!(
+    /// How a merge as a whole stands.
+    MergeState {
+        UnderWay = "under-way",
+        Done = "done",
+        /// The branch was not moved.
+        Refused = "refused",
+    }
+);
+
+wire_enum!(
+    /// What became of one task's work.
+    MergeOutcome {
+        Waiting = "waiting",
+        Verifying = "verifying",
+        Merged = "merged",
+        Already = "already-there",
+        Conflict = "conflict",
+        /// It does not verify on top of what was merged before it.
+        Red = "red",
+        /// A task that it depends on was left out.
+        LeftOut = "left-out",
+        Failed = "failed",
+    }
+);
+
+impl MergeOutcome {
+    /// The branch has it, or would.
+    #[must_use]
+    pub const fn is_in(self) -> bool {
+        matches!(self, Self::Merged | Self::Already)
+    }
+
+    #[must_use]
+    pub const fn is_out(self) -> bool {
+        matches!(self, Self::Conflict | Self::Red | Self::LeftOut | Self::Failed)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeRow {
+    pub task: TaskId,
+    pub name: Name,
+    /// The recorded commit.
+    pub commit: String,
+    #[serde(default)]
+    pub branch: Option<String>,
+    pub outcome: MergeOutcome,
+    #[serde(default)]
+    pub reason: String,
+    /// The merge commit, or the tip that had it already.
+    #[serde(default)]
+    pub merged: Option<String>,
+    /// Verifies the merged commit; its transcript is the log.
+    #[serde(default)]
+    pub agent: Option<AgentId>,
+    #[serde(default)]
+    pub files: Vec<ConflictFile>,
+}
+
+/// A merge as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeView {
+    pub run: RunId,
+    pub run_name: Name,
+    /// Counts the merges of a run.
+    pub number: u32,
+    pub by: String,
+    pub host: HostId,
+    pub repo: String,
+    /// Empty until the host has said.
+    pub into: String,
+    pub dry_run: bool,
+    pub verify: bool,
+    pub state: MergeState,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub remedy: String,
+    pub started_at: Timestamp,
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+    /// The branch before and after.
+    #[serde(default)]
+    pub from: Option<String>,
+    #[serde(default)]
+    pub to: Option<String>,
+    /// Times that the branch moved meanwhile, so that it was begun anew.
+    #[serde(default)]
+    pub rounds: u32,
+    /// In the order in which they are merged.
+    pub rows: Vec<MergeRow>,
+}

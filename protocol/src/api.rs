@@ -238,50 +238,6 @@ pub struct LimitChange {
     pub time_ms: Option<u64>,
 }
 
-impl Request {
-    /// Key of a mutation.
-    #[must_use]
-    pub fn key(&self) -> Option<&RequestKey> {
-        match self {
-            Self::CreateAgent(create) => Some(&create.key),
-            Self::SubmitRun(submit) => Some(&submit.key),
-            Self::DecideTasks(decide) => Some(&decide.key),
-            Self::MergeRun(merge) => Some(&merge.key),
-            Self::StopAgents { key, .. }
-            | Self::DestroyAgents { key, .. }
-            | Self::CancelRun { key, .. }
-            | Self::RetryTasks { key, .. }
-            | Self::ScaleRun { key, .. }
-            | Self::ChangeAgents { key, .. } => Some(key),
-            Self::Status
-            | Self::Hosts
-            | Self::ListAgents(_)
-            | Self::ShowAgents { .. }
-            | Self::WaitAgents { .. }
-            | Self::Logs { .. }
-            | Self::Exec { .. }
-            | Self::Events { .. }
-            | Self::ResolveRepo { .. }
-            | Self::PutBlob { .. }
-            | Self::ListRuns
-            | Self::ShowRun { .. }
-            | Self::FollowRun { .. }
-            | Self::Why { .. }
-            | Self::ListRows(_)
-            | Self::Survey { .. }
-            | Self::Free { .. }
-            | Self::Capture { .. }
-            | Self::Compare { .. }
-            | Self::ShowTask { .. }
-            | Self::ListFiles { .. }
-            | Self::GetFile { .. }
-            | Self::PutFile { .. }
-            | Self::MakeNode { .. }
-            | Self::FollowMerge { .. } => None,
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateAgent {
     pub key: RequestKey,

@@ -11,6 +11,7 @@ impl Request {
             Self::CreateAgent(create) => Some(&create.key),
             Self::SubmitRun(submit) => Some(&submit.key),
             Self::DecideTasks(decide) => Some(&decide.key),
+            Self::MergeRun(merge) => Some(&merge.key),
             Self::StopAgents { key, .. }
             | Self::DestroyAgents { key, .. }
             | Self::CancelRun { key, .. }
@@ -40,7 +41,8 @@ impl Request {
             | Self::ListFiles { .. }
             | Self::GetFile { .. }
             | Self::PutFile { .. }
-            | Self::MakeNode { .. } => None,
+            | Self::MakeNode { .. }
+            | Self::FollowMerge { .. } => None,
         }
     }
 }

@@ -30,6 +30,12 @@ const COMMANDS: &[&str] = &[
     "retry",
     "why",
     "report",
+    "config",
+    "profile",
+    "du",
+    "gc",
+    "help",
+    "man",
     "completion",
 ];
 

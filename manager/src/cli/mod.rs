@@ -7,6 +7,7 @@ pub mod client;
 pub mod config;
 pub mod context;
 pub mod error;
+pub mod explain;
 pub mod files;
 pub mod house;
 pub mod output;
@@ -67,7 +68,9 @@ fn with_wrong_settings(command: &Command) -> WrongSettings {
         | Command::Status
         | Command::Doctor
         | Command::Config(_)
-        | Command::Completion { .. } => WrongSettings::Pass,
+        | Command::Completion { .. }
+        | Command::Help { .. }
+        | Command::Man { .. } => WrongSettings::Pass,
         _ => WrongSettings::Refuse,
     }
 }
@@ -114,6 +117,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Gc(args) => house::gc::run(context, &args),
         Command::Config(args) => config::run(context, &args.command),
         Command::Profile(args) => config::profile::run(context, &args.command),
+        Command::Help { words } => explain::help::run(&words),
+        Command::Man { out } => explain::man::run(out.as_deref(), context.quiet),
         Command::Completion { shell } => system::completion::run(shell),
         // Taken by `main` before.
         Command::Supervise | Command::Manager => Ok(exit::USAGE),

@@ -214,6 +214,21 @@ pub enum Command {
     #[command(before_help = "Examples:\n  phalanx profile ls\n  phalanx profile test claude")]
     Profile(config::Profile),
 
+    /// Explain a topic or a command: exit-codes, environment, tasks, phases, files
+    #[command(before_help = "Examples:\n  phalanx help exit-codes\n  phalanx help config set")]
+    Help {
+        #[arg(value_name = "TOPIC|COMMAND")]
+        words: Vec<String>,
+    },
+    /// Manual pages
+    #[command(before_help = "Examples:
+  phalanx man --out ~/.local/share/man/man1
+  phalanx man | man -l -")]
+    Man {
+        /// Folder for a page of every command [default: the main page on standard output]
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// Completions for a shell
     #[command(before_help = "Examples:
   phalanx completion bash > ~/.local/share/bash-completion/completions/phalanx

@@ -1,0 +1,4 @@
+//! `help` and `man`: what explains the program. Needs no manager, no settings and no home.
+
+pub mod help;
+pub mod man;

@@ -125,7 +125,12 @@ fn run(tasks: &[TaskView]) -> RunView {
     }
     RunView {
         id: RunId::from_parts(START, 1),
-        spec: RunSpec { name: "nightly".parse().unwrap(), max_parallel: Some(8), labels: BTreeMap::new() },
+        spec: RunSpec {
+            name: "nightly".parse().unwrap(),
+            max_parallel: Some(8),
+            labels: BTreeMap::new(),
+            open: false,
+        },
         submitted_at: Timestamp(START),
         ended_at: Some(Timestamp(START + 61_000)),
         total: tasks.len() as u64,

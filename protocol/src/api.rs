@@ -125,6 +125,13 @@ pub enum Request {
     Why {
         target: Target,
     },
+    /// More tasks of an open run. All of them or none.
+    AddTasks(Box<AddTasks>),
+    /// No more tasks come.
+    CloseRun {
+        key: RequestKey,
+        run: Target,
+    },
     /// How many tasks of a run may be live at once from now on; none: as many as hosts take.
     ScaleRun {
         key: RequestKey,
@@ -286,6 +293,13 @@ pub struct DecideTasks {
 pub struct SubmitRun {
     pub key: RequestKey,
     pub run: RunSpec,
+    pub tasks: Vec<SubmitTask>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddTasks {
+    pub key: RequestKey,
+    pub run: Target,
     pub tasks: Vec<SubmitTask>,
 }
 

@@ -10,6 +10,7 @@ impl Request {
         match self {
             Self::CreateAgent(create) => Some(&create.key),
             Self::SubmitRun(submit) => Some(&submit.key),
+            Self::AddTasks(add) => Some(&add.key),
             Self::DecideTasks(decide) => Some(&decide.key),
             Self::MergeRun(merge) => Some(&merge.key),
             Self::StopAgents { key, .. }
@@ -17,6 +18,7 @@ impl Request {
             | Self::CancelRun { key, .. }
             | Self::RetryTasks { key, .. }
             | Self::ScaleRun { key, .. }
+            | Self::CloseRun { key, .. }
             | Self::ChangeAgents { key, .. } => Some(key),
             Self::Status
             | Self::Hosts

@@ -20,6 +20,14 @@ pub struct RunSpec {
     pub max_parallel: Option<u32>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Tasks may still be added: it does not end before it is closed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub open: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands the field over by reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// One unit of work with its acceptance, as checked by the client: programs are resolved, the base is a commit.

@@ -53,6 +53,8 @@ impl Core {
                 run: run.id,
                 tasks: run.tasks.clone(),
             });
+            let (id, ids) = (run.id, run.tasks.clone());
+            core.restore_answer(run.added.as_ref(), now, || Reply::Submitted { run: id, tasks: ids });
             core.work.insert(run, tasks);
         }
         for task in tasks.into_values().flatten() {

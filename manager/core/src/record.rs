@@ -113,6 +113,9 @@ pub struct RunRecord {
     /// The last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<MergeRecord>,
+    /// The request that added the last tasks: in the same record as they are, so that it is never carried out twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<Origin>,
 }
 
 /// The failing log for the next attempt.

@@ -76,6 +76,7 @@ fn run() -> RunRecord {
         submitted_at: AT,
         tasks: vec![task_id()],
         ended_at: Some(AT.after_ms(99_000)),
+        added: None,
         origin: Some(origin()),
         merge: None,
     }

@@ -15,4 +15,4 @@ pub mod template;
 pub mod units;
 pub mod validate;
 
-pub use parse::{Options, Plan, Source, parse};
+pub use parse::{Before, Options, Plan, Source, parse};

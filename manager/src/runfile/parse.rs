@@ -34,6 +34,8 @@ pub struct Options {
     pub set: BTreeMap<String, String>,
     /// Profiles that need no definition in the file.
     pub profiles: BTreeMap<String, Profile>,
+    /// Of a stream whose pieces are parsed one by one: what came before this one. `None`: it is the whole.
+    pub before: Option<Before>,
     /// Fields of tasks that neither they nor the file's `defaults` give, such as `("memory", "2G")`.
     pub fields: Vec<(&'static str, String)>,
 }
@@ -45,13 +47,23 @@ impl Default for Options {
             rows: None,
             set: BTreeMap::new(),
             profiles: profile::built_in(),
+            before: None,
             fields: Vec::new(),
         }
     }
 }
 
+/// The part of a stream that was parsed before.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    /// Rows, or tasks where there are no rows.
+    pub count: usize,
+    /// Names of its tasks.
+    pub names: BTreeSet<String>,
+}
+
 /// A run that is right in itself.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub name: Option<Name>,
     pub max_parallel: Option<u32>,
@@ -135,9 +147,11 @@ fn expand(
         document.tasks.iter().map(|task| with_defaults(document.defaults.as_ref(), task, problems)).collect();
     let merged = merged.into_iter().map(|task| with_settings(&options.fields, task)).collect::<Vec<_>>();
     let renderer = Renderer::default();
-    let mut taken = BTreeSet::new();
+    let Before { count: before, names: mut taken } = options.before.clone().unwrap_or_default();
     let mut expanded = Vec::new();
-    let several = rows.is_some_and(|rows| rows.len() > 1);
+    let several = options.before.is_some() || rows.is_some_and(|rows| rows.len() > 1);
+    // Tasks are counted where there are no rows, else the rows are.
+    let first_place = if rows.is_some() { 1 } else { before.saturating_add(1) };
     let mut each_row = |row: Option<&Node>, index: usize| {
         let scope = Scope::new(&options.set, row, index);
         let mut names: BTreeMap<String, String> = BTreeMap::new();
@@ -145,8 +159,8 @@ fn expand(
         for (place, task) in merged.iter().enumerate() {
             let mut errors = Vec::new();
             let mut node = if templated { renderer.render(task, &scope, &mut errors) } else { task.clone() };
-            let wanted = name_of(&node, place + 1);
-            let fixed = name_of(task, place + 1) == wanted;
+            let wanted = name_of(&node, place + first_place);
+            let fixed = name_of(task, place + first_place) == wanted;
             let name = match (row, names.get(&wanted)) {
                 (None, _) => wanted.clone(),
                 // A double within one row is a mistake that is told, not mended.
@@ -168,7 +182,9 @@ fn expand(
         }
     };
     match rows {
-        Some(rows) => rows.iter().zip(1..).for_each(|(row, index)| each_row(Some(row), index)),
+        Some(rows) => {
+            rows.iter().zip(before.saturating_add(1)..).for_each(|(row, index)| each_row(Some(row), index))
+        }
         None => each_row(None, 1),
     }
     if let Some(reduce) = &document.reduce {

@@ -168,6 +168,7 @@ impl World {
             name: run.parse().unwrap(),
             max_parallel: self.dice.percent(60).then(|| u32::try_from(self.dice.between(1, 3)).unwrap()),
             labels: Default::default(),
+            open: false,
         };
         (Request::SubmitRun(Box::new(SubmitRun { key: self.key(), run: spec, tasks })), names)
     }

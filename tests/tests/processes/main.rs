@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod batch;
 mod changes;
 mod crowd;
 mod destroying;
@@ -18,7 +19,5 @@ mod limits;
 mod looking;
 mod recovery;
 mod review;
-mod runs;
 mod screen;
 mod verbs;
-mod verified;

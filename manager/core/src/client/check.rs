@@ -11,6 +11,7 @@ use protocol::task::{Accept, FailureClass, RunSpec, SubmitTask, TaskSpec};
 
 use super::invalid;
 use crate::names;
+use crate::run::Run;
 
 pub(super) const GRACE_MS_MAX: u64 = 60 * 60 * 1_000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -180,18 +181,38 @@ pub(super) fn run(run: &RunSpec, tasks: &[SubmitTask], tasks_max: usize) -> Resu
     if run.max_parallel == Some(0) {
         fields.wrong("max_parallel", "with 0 nothing would ever start");
     }
-    if tasks.is_empty() {
+    if tasks.is_empty() && !run.open {
         fields.wrong("tasks", "there are none");
     }
-    if tasks.len() > tasks_max {
-        fields.wrong("tasks", format_args!("{} are more than the limit of {tasks_max}", tasks.len()));
+    too_many(&mut fields, tasks.len(), tasks_max);
+    each(tasks, &mut problems);
+    graph(tasks.iter().map(|submitted| &submitted.spec), &BTreeSet::new(), &mut problems);
+    refuse(problems)
+}
+
+/// Tasks that are added to a run. They may wait for those that it has; those have been checked.
+pub(super) fn more(run: &Run, tasks: &[SubmitTask], tasks_max: usize) -> Result<(), WireError> {
+    let mut problems = Vec::new();
+    let owner = format!("run {:?}", run.record.spec.name);
+    let mut fields = Fields { owner: &owner, problems: &mut problems };
+    too_many(&mut fields, run.record.tasks.len().saturating_add(tasks.len()), tasks_max);
+    each(tasks, &mut problems);
+    let there: BTreeSet<&Name> = run.names.keys().collect();
+    graph(tasks.iter().map(|submitted| &submitted.spec), &there, &mut problems);
+    refuse(problems)
+}
+
+fn too_many(fields: &mut Fields<'_>, count: usize, tasks_max: usize) {
+    if count > tasks_max {
+        fields.wrong("tasks", format_args!("{count} are more than the limit of {tasks_max}"));
     }
+}
+
+fn each(tasks: &[SubmitTask], problems: &mut Vec<String>) {
     for submitted in tasks {
         let owner = format!("task {:?}", submitted.spec.name);
-        task(&mut Fields { owner: &owner, problems: &mut problems }, &submitted.spec);
+        task(&mut Fields { owner: &owner, problems: &mut *problems }, &submitted.spec);
     }
-    graph(tasks.iter().map(|submitted| &submitted.spec), &mut problems);
-    refuse(problems)
 }
 
 fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
@@ -267,19 +288,21 @@ fn retries(fields: &mut Fields<'_>, spec: &TaskSpec) {
     }
 }
 
-/// Names are unique, dependencies known and without a circle.
-fn graph<'a>(specs: impl Iterator<Item = &'a TaskSpec>, problems: &mut Vec<String>) {
+/// Names are unique, dependencies known (or `there`) and without a circle.
+fn graph<'a>(specs: impl Iterator<Item = &'a TaskSpec>, there: &BTreeSet<&Name>, problems: &mut Vec<String>) {
     let specs: Vec<&TaskSpec> = specs.collect();
     let mut needs: BTreeMap<&Name, BTreeSet<&Name>> = BTreeMap::new();
     for spec in &specs {
-        if needs.insert(&spec.name, spec.depends_on.iter().chain(&spec.after).collect()).is_some() {
+        if needs.insert(&spec.name, spec.depends_on.iter().chain(&spec.after).collect()).is_some()
+            || there.contains(&spec.name)
+        {
             problems.push(format!("task {:?}: name: another task of this run has it", spec.name));
         }
     }
     let known: BTreeSet<&Name> = needs.keys().copied().collect();
     for spec in specs {
         for (key, names) in [("depends_on", &spec.depends_on), ("after", &spec.after)] {
-            for missing in names.iter().filter(|name| !known.contains(name)) {
+            for missing in names.iter().filter(|name| !known.contains(name) && !there.contains(name)) {
                 problems.push(format!("task {:?}: {key}: there is no task {missing:?}", spec.name));
             }
         }

@@ -19,7 +19,7 @@ pub(crate) use agents::refused_to_destroy;
 
 use crate::Core;
 use crate::names;
-use crate::record::RequestState;
+use crate::record::{Origin, RequestState};
 
 const KEY_BYTES_MAX: usize = 200;
 
@@ -29,6 +29,13 @@ pub(crate) struct Caller {
     pub(crate) key: RequestKey,
     pub(crate) digest: String,
     pub(crate) seed: u128,
+}
+
+impl Caller {
+    /// For the record of what the request makes.
+    fn origin(&self) -> Origin {
+        Origin { key: self.key.clone(), digest: self.digest.clone() }
+    }
 }
 
 pub(crate) fn invalid(message: impl Into<String>) -> WireError {
@@ -71,6 +78,8 @@ impl Core {
                 self.destroy_agents(now, caller, targets, discard);
             }
             Request::SubmitRun(submit) => self.submit_run(now, caller, *submit, environments),
+            Request::AddTasks(add) => self.add_tasks(now, caller, *add, environments),
+            Request::CloseRun { run, .. } => self.close_run(now, caller, &run),
             Request::CancelRun { run, tasks, .. } => self.cancel_tasks(now, caller, &run, tasks),
             Request::RetryTasks { run, tasks, .. } => self.retry_tasks(now, caller, &run, tasks),
             Request::ScaleRun { run, max_parallel, .. } => self.scale_run(now, caller, &run, max_parallel),
@@ -134,6 +143,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
     };
     match request {
         Request::CreateAgent(create) => vec![take(&mut create.environment)],
+        Request::AddTasks(add) => add.tasks.iter_mut().map(|task| take(&mut task.environment)).collect(),
         Request::SubmitRun(submit) => {
             submit.tasks.iter_mut().map(|task| take(&mut task.environment)).collect()
         }
@@ -142,6 +152,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::CancelRun { .. }
         | Request::RetryTasks { .. }
         | Request::ScaleRun { .. }
+        | Request::CloseRun { .. }
         | Request::ChangeAgents { .. }
         | Request::DecideTasks(_)
         | Request::MergeRun(_)

@@ -1,20 +1,20 @@
-//! Submitting, cancelling and retrying runs and tasks.
+//! Submitting runs, adding to them, and cancelling, retrying and scaling what was submitted.
 
 use std::collections::BTreeSet;
 
 use protocol::agent::Environment;
-use protocol::api::{Outcome, Reply, SubmitRun, Target};
+use protocol::api::{AddTasks, Outcome, Reply, SubmitRun, Target};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::Fact;
 use protocol::ids::{Name, RunId, TaskId};
-use protocol::task::TaskState;
+use protocol::task::{SubmitTask, TaskSpec, TaskState};
 use protocol::time::Timestamp;
 
 use super::{Caller, check, invalid};
 use crate::Core;
 use crate::effect::{Effect, EnvironmentOwner, Subject};
 use crate::names::Ids;
-use crate::record::{Feedback, Landing, Origin, RECORD_VERSION, RequestState, RunRecord, TaskRecord};
+use crate::record::{Feedback, Landing, RECORD_VERSION, RequestState, RunRecord, TaskRecord};
 
 impl Core {
     /// All of it or nothing: the run's own record is written last and makes it whole.
@@ -30,51 +30,8 @@ impl Core {
         }
         let mut ids = Ids::new(now, caller.seed);
         let run = ids.run();
-        let mut tasks = Vec::with_capacity(submit.tasks.len());
-        let mut tails = BTreeSet::new();
-        let mut environments = environments.into_iter();
-        let mut records = Vec::with_capacity(submit.tasks.len());
-        for submitted in submit.tasks {
-            let mut id = ids.task();
-            // Branch names end in the tail: tasks of one run never share one.
-            while !tails.insert(id.tail()) {
-                id = ids.task();
-            }
-            let mut spec = submitted.spec;
-            let environment = environments.next().unwrap_or_default();
-            spec.has_environment = !environment.0.is_empty();
-            if spec.has_environment {
-                self.out.seal(Effect::Seal { owner: EnvironmentOwner::Task(id), environment });
-            }
-            let place = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
-            records.push(TaskRecord {
-                v: RECORD_VERSION,
-                id,
-                run,
-                place,
-                spec,
-                state: TaskState::Queued,
-                reason: String::new(),
-                unverified: false,
-                attempts: Vec::new(),
-                branch: None,
-                submitted_at: now,
-                ended_at: None,
-                starts: 0,
-                uncharged: 0,
-                not_before: None,
-                cancel: false,
-                blocked_by: None,
-                feedback: Feedback::None,
-                landing: Landing::None,
-                inputs: None,
-                decisions: Vec::new(),
-                granted: 0,
-                landed: None,
-                merged: None,
-            });
-            tasks.push(id);
-        }
+        let records = self.new_tasks(now, &mut ids, run, submit.tasks, environments);
+        let tasks: Vec<TaskId> = records.iter().map(|task| task.id).collect();
         let name = submit.run.name.to_string();
         let record = RunRecord {
             v: RECORD_VERSION,
@@ -83,7 +40,8 @@ impl Core {
             submitted_at: now,
             tasks: tasks.clone(),
             ended_at: None,
-            origin: Some(Origin { key: caller.key.clone(), digest: caller.digest.clone() }),
+            origin: Some(caller.origin()),
+            added: None,
             merge: None,
         };
         self.work.insert(record, records);
@@ -101,8 +59,100 @@ impl Core {
         self.out.act(Effect::Event { name, fact: Fact::RunSubmitted { run, tasks: count } });
     }
 
+    /// As a submission: all or nothing, once per key.
+    pub(super) fn add_tasks(
+        &mut self,
+        now: Timestamp,
+        caller: Caller,
+        add: AddTasks,
+        environments: Vec<Environment>,
+    ) {
+        let checked = self.find_run(&add.run).and_then(|id| {
+            let run = self.work.run(id).filter(|run| run.record.spec.open);
+            let run = run.ok_or_else(|| {
+                WireError::new(ErrorCode::Conflict, "the run is closed: no more tasks can be added")
+                    .hint("phalanx run FILE begins another one")
+            })?;
+            check::more(run, &add.tasks, self.config.tasks_max)?;
+            Ok(id)
+        });
+        let run = match checked {
+            Ok(run) => run,
+            Err(error) => return self.out.reply(caller.reply_to, Err(error)),
+        };
+        let mut ids = Ids::new(now, caller.seed);
+        let records = self.new_tasks(now, &mut ids, run, add.tasks, environments);
+        let tasks: Vec<TaskId> = records.iter().map(|task| task.id).collect();
+        self.work.add(run, records, caller.origin());
+        for task in &tasks {
+            self.out.task(*task);
+            self.touch_task(*task);
+        }
+        self.out.run(run);
+        self.out.changed(Subject::Run(run));
+        let reply = Reply::Submitted { run, tasks };
+        let state = RequestState::Answered { reply: reply.clone() };
+        self.keep_request(now, (caller.key, caller.digest), state, false);
+        self.out.reply(caller.reply_to, Ok(reply));
+    }
+
+    pub(super) fn close_run(&mut self, now: Timestamp, caller: Caller, run: &str) {
+        let id = match self.find_run(run) {
+            Ok(id) => id,
+            Err(error) => return self.out.reply(caller.reply_to, Err(error)),
+        };
+        self.close(now, id);
+        let state = RequestState::Answered { reply: Reply::Done };
+        self.keep_request(now, (caller.key, caller.digest), state, true);
+        self.out.reply(caller.reply_to, Ok(Reply::Done));
+    }
+
+    fn close(&mut self, now: Timestamp, id: RunId) {
+        let Some(run) = self.work.run_mut(id).filter(|run| run.record.spec.open) else { return };
+        run.record.spec.open = false;
+        self.out.run(id);
+        self.out.changed(Subject::Run(id));
+        self.settle_run(now, id);
+    }
+
+    /// Their records, after those that the run has; values of their environments are sealed first.
+    fn new_tasks(
+        &mut self,
+        now: Timestamp,
+        ids: &mut Ids,
+        run: RunId,
+        tasks: Vec<SubmitTask>,
+        environments: Vec<Environment>,
+    ) -> Vec<TaskRecord> {
+        let known = self.work.run(run).map(|run| run.record.tasks.clone()).unwrap_or_default();
+        let mut tails: BTreeSet<String> = known.iter().map(|id| id.tail()).collect();
+        let mut environments = environments.into_iter();
+        let mut records = Vec::with_capacity(tasks.len());
+        for submitted in tasks {
+            let mut id = ids.task();
+            // Branch names end in the tail: tasks of one run never share one.
+            while !tails.insert(id.tail()) {
+                id = ids.task();
+            }
+            let mut spec = submitted.spec;
+            let environment = environments.next().unwrap_or_default();
+            spec.has_environment = !environment.0.is_empty();
+            if spec.has_environment {
+                self.out.seal(Effect::Seal { owner: EnvironmentOwner::Task(id), environment });
+            }
+            let place = u32::try_from(known.len().saturating_add(records.len())).unwrap_or(u32::MAX);
+            records.push(new_task(now, id, run, place, spec));
+        }
+        records
+    }
+
     /// Queued ones are cancelled at once, live ones when their agent has ended, final ones stay as they are.
     pub(super) fn cancel_tasks(&mut self, now: Timestamp, caller: Caller, run: &str, tasks: Vec<Target>) {
+        if tasks.is_empty()
+            && let Ok(id) = self.find_run(run)
+        {
+            self.close(now, id);
+        }
         self.for_tasks(now, caller, run, tasks, |core, id, named| {
             let Some(task) = core.work.task(id) else { return Ok(()) };
             let state = task.record.state;
@@ -229,4 +279,33 @@ impl Core {
 
 fn refused_as(state: TaskState) -> WireError {
     WireError::new(ErrorCode::Conflict, format!("the task is {state}"))
+}
+
+fn new_task(now: Timestamp, id: TaskId, run: RunId, place: u32, spec: TaskSpec) -> TaskRecord {
+    TaskRecord {
+        v: RECORD_VERSION,
+        id,
+        run,
+        place,
+        spec,
+        state: TaskState::Queued,
+        reason: String::new(),
+        unverified: false,
+        attempts: Vec::new(),
+        branch: None,
+        submitted_at: now,
+        ended_at: None,
+        starts: 0,
+        uncharged: 0,
+        not_before: None,
+        cancel: false,
+        blocked_by: None,
+        feedback: Feedback::None,
+        landing: Landing::None,
+        inputs: None,
+        decisions: Vec::new(),
+        granted: 0,
+        landed: None,
+        merged: None,
+    }
 }

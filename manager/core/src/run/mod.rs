@@ -22,7 +22,7 @@ use protocol::ids::{AgentId, HostId, Name, RunId, TaskId};
 use protocol::task::TaskState;
 use protocol::time::Timestamp;
 
-use crate::record::{Landing, RunRecord, TaskRecord};
+use crate::record::{Landing, Origin, RunRecord, TaskRecord};
 use queue::Queue;
 
 use crate::merge::Asking;
@@ -48,7 +48,9 @@ impl Run {
 
     /// Every task is final, and every branch that was promised is there: who waits for the run may use them.
     pub(crate) fn is_over(&self) -> bool {
-        self.landing == 0 && self.counts.iter().all(|(state, count)| *count == 0 || state.is_final())
+        self.landing == 0
+            && !self.record.spec.open
+            && self.counts.iter().all(|(state, count)| *count == 0 || state.is_final())
     }
 
     pub(crate) fn count(&self, states: &[TaskState]) -> u64 {
@@ -144,21 +146,37 @@ impl Work {
 
     /// A whole run with those of its tasks that are there.
     pub(crate) fn insert(&mut self, record: RunRecord, records: Vec<TaskRecord>) {
-        let names: BTreeMap<Name, TaskId> =
-            records.iter().map(|task| (task.spec.name.clone(), task.id)).collect();
         // The agent that verifies a merge belongs to the task whose work is merged.
         let merging = record.merge.as_ref().map_or((None, None), |merge| {
             let row = merge.current().and_then(|place| merge.view.rows.get(place));
             (merge.agent(), row.map(|row| row.task))
         });
-        let mut counts = BTreeMap::new();
-        let mut landing = 0;
+        let (names, counts) = (BTreeMap::new(), BTreeMap::new());
+        let mut run = Run { record, names, counts, landing: 0, asking: Asking::default() };
+        self.extend(&mut run, records);
+        if let (Some(agent), Some(task)) = merging {
+            self.link(agent, task);
+        }
+        self.runs.insert(run.record.id, run);
+    }
+
+    /// More tasks of a run; its record names them.
+    pub(crate) fn add(&mut self, id: RunId, records: Vec<TaskRecord>, added: Origin) {
+        let Some(mut run) = self.runs.remove(&id) else { return };
+        run.record.tasks.extend(records.iter().map(|task| task.id));
+        run.record.added = Some(added);
+        self.extend(&mut run, records);
+        self.runs.insert(id, run);
+    }
+
+    fn extend(&mut self, run: &mut Run, records: Vec<TaskRecord>) {
+        run.names.extend(records.iter().map(|task| (task.spec.name.clone(), task.id)));
         let mut children: BTreeMap<TaskId, Vec<TaskId>> = BTreeMap::new();
         for task in records {
-            *counts.entry(task.state).or_insert(0) += 1;
-            landing += u64::from(task.landing == Landing::Due);
+            *run.counts.entry(task.state).or_insert(0) += 1;
+            run.landing += u64::from(task.landing == Landing::Due);
             let parents = task.spec.depends_on.iter().chain(&task.spec.after);
-            for parent in parents.filter_map(|name| names.get(name)) {
+            for parent in parents.filter_map(|name| run.names.get(name)) {
                 children.entry(*parent).or_default().push(task.id);
             }
             let id = task.id;
@@ -168,13 +186,9 @@ impl Work {
         }
         for (parent, dependents) in children {
             if let Some(task) = self.tasks.get_mut(&parent) {
-                task.children = dependents;
+                task.children.extend(dependents);
             }
         }
-        if let (Some(agent), Some(task)) = merging {
-            self.link(agent, task);
-        }
-        self.runs.insert(record.id, Run { record, names, counts, landing, asking: Asking::default() });
     }
 
     /// Moves a task from one state's count to another's.

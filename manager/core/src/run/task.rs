@@ -90,7 +90,7 @@ impl Core {
         self.settle_run(now, run);
     }
 
-    fn settle_run(&mut self, now: Timestamp, id: RunId) {
+    pub(crate) fn settle_run(&mut self, now: Timestamp, id: RunId) {
         let Some(run) = self.work.run_mut(id) else { return };
         match (run.is_over(), run.record.ended_at) {
             (true, None) => {

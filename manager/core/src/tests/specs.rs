@@ -57,7 +57,7 @@ pub(super) fn agent_spec(name: &str) -> AgentSpec {
 }
 
 pub(super) fn run_spec(name: &str) -> RunSpec {
-    RunSpec { name: name.parse().unwrap(), max_parallel: None, labels: BTreeMap::new() }
+    RunSpec { name: name.parse().unwrap(), max_parallel: None, labels: BTreeMap::new(), open: false }
 }
 
 pub(super) fn capped(cap: u32) -> RunSpec {

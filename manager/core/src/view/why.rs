@@ -201,12 +201,16 @@ impl Core {
         let Some(run) = self.run_view(id) else { return Vec::new() };
         let counts: Vec<String> =
             run.counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
-        let state = if run.ended_at.is_some() { "over" } else { "under way" };
+        let (state, remedy) = match (run.ended_at, run.spec.open) {
+            (Some(_), _) => ("over", String::new()),
+            (None, true) => ("open: more tasks may come", format!("phalanx run --resume {id} closes it")),
+            (None, false) => ("under way", String::new()),
+        };
         let mut reasons = vec![Reason {
             subject: format!("run {}", run.spec.name),
             state: state.to_owned(),
             why: counts.join(", "),
-            remedy: String::new(),
+            remedy,
         }];
         let told = self.tasks(now, id).into_iter().filter(|task| match task.state {
             TaskState::Accepted | TaskState::Merged => false,

@@ -14,10 +14,11 @@ use crate::runfile::format::Format;
 #[derive(Args, Debug)]
 #[command(before_help = "Examples:
   phalanx run tasks.yaml --max-parallel 50
-  printf 'make lint\\nmake test\\n' | phalanx run - --name checks")]
+  printf 'make lint\\nmake test\\n' | phalanx run - --name checks
+  tail -f queue.jsonl | phalanx run fix.yaml --map - --follow")]
 pub struct Run {
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "resume")]
+    pub file: Option<PathBuf>,
     /// Repeat every task for each row of a file (JSON or text, one a line), of -, or of 'cmd:PROGRAM'
     #[arg(long, value_name = "ROWS")]
     pub map: Option<String>,
@@ -39,12 +40,26 @@ pub struct Run {
     /// Return once the run is accepted
     #[arg(long)]
     pub detach: bool,
+    /// Start each task or row of standard input as it comes, for as long as it comes; the run ends after the last
+    #[arg(long, conflicts_with = "dry_run")]
+    pub follow: bool,
+    /// Go on with an open run: add the tasks of FILE, if one is given, close it, and wait
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["dry_run", "name"])]
+    pub resume: Option<String>,
     /// Check the file and show what would be sent; send nothing
     #[arg(long)]
     pub dry_run: bool,
     /// The same key gives the same run again
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
+}
+
+impl Run {
+    /// Standard input where none is named.
+    #[must_use]
+    pub fn file(&self) -> &std::path::Path {
+        self.file.as_deref().unwrap_or(std::path::Path::new("-"))
+    }
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@ pub mod follow;
 pub mod list;
 pub mod plan;
 pub mod report;
+pub mod stream;
 pub mod submit;
 pub mod view;
 pub mod why;

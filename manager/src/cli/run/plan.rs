@@ -13,26 +13,50 @@ use super::super::error::Failure;
 use super::super::output::render::Listed;
 use crate::chain;
 use crate::config::{Settings, key};
-use crate::runfile::map::{MapError, read_rows};
+use crate::runfile::format::node::Node;
+use crate::runfile::map::{MapError, parse_rows, read_rows};
 use crate::runfile::task::PlannedTask;
 use crate::runfile::units::human_size;
-use crate::runfile::{Options, Plan, Source, parse};
+use crate::runfile::{Before, Options, Plan, Source, parse};
 
 /// A file larger than this is no task file.
 const FILE_LIMIT: u64 = 1 << 30;
 
 /// The plan, with what the command line says over what the file says.
 pub fn read(args: &Run, settings: &Settings) -> Result<Plan, Failure> {
-    if args.file == Path::new("-") && args.map.as_deref() == Some("-") {
+    if args.file() == Path::new("-") && args.map.as_deref() == Some("-") {
         return Err(Failure::usage(
             "both the tasks and the rows come from standard input; put one of them into a file",
         ));
     }
-    let name = args.name.as_deref().map(str::parse::<Name>).transpose();
-    let name = name.map_err(|error| Failure::usage(format!("--name: {error}")))?;
-    let source = read_source(&args.file)?;
+    let source = read_source(args.file())?;
     let rows =
         args.map.as_deref().map(|rows| read_rows(rows, &source.folder)).transpose().map_err(rows_failed)?;
+    plan_of(args, settings, &source, rows, None)
+}
+
+/// A piece of a stream: its lines are rows of the file's tasks, or tasks themselves.
+pub fn read_piece(args: &Run, settings: &Settings, lines: &str, before: Before) -> Result<Plan, Failure> {
+    let name = "standard input";
+    if args.map.is_some() {
+        let source = read_source(args.file())?;
+        let rows = parse_rows(name, lines).map_err(|problems| rows_failed(MapError::Rows(problems)))?;
+        return plan_of(args, settings, &source, Some(rows), Some(before));
+    }
+    let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let source = Source { name: name.to_owned(), folder, bytes: lines.as_bytes().to_vec() };
+    plan_of(args, settings, &source, None, Some(before))
+}
+
+fn plan_of(
+    args: &Run,
+    settings: &Settings,
+    source: &Source,
+    rows: Option<Vec<Node>>,
+    before: Option<Before>,
+) -> Result<Plan, Failure> {
+    let name = args.name.as_deref().map(str::parse::<Name>).transpose();
+    let name = name.map_err(|error| Failure::usage(format!("--name: {error}")))?;
     let mut set = BTreeMap::new();
     for (key, value) in &args.set {
         if set.insert(key.clone(), value.clone()).is_some() {
@@ -44,14 +68,15 @@ pub fn read(args: &Run, settings: &Settings) -> Result<Plan, Failure> {
         rows,
         set,
         profiles: settings.profiles(),
+        before,
         fields: fields_of(settings),
     };
-    let mut plan = parse(&source, &options).map_err(|problems| {
+    let mut plan = parse(source, &options).map_err(|problems| {
         Failure::new(ErrorCode::Invalid, format!("the task file is wrong; nothing was sent\n{problems}"))
     })?;
     let usual = settings.whole(&key::MAX_PARALLEL).and_then(|most| u32::try_from(most).ok());
     plan.max_parallel = args.max_parallel.or(plan.max_parallel).or(usual);
-    plan.name = name.or(plan.name).or_else(|| name_of(&args.file));
+    plan.name = name.or(plan.name).or_else(|| name_of(args.file()));
     Ok(plan)
 }
 

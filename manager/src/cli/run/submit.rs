@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::api::{Reply, Request, SubmitRun};
+use protocol::api::{AddTasks, Reply, Request, SubmitRun};
 use protocol::error::ErrorCode;
 use protocol::ids::{Name, RequestKey, RunId};
 use protocol::order::ResolvedBase;
@@ -20,26 +20,54 @@ use super::super::output::sanitise::safe_line;
 use super::super::output::when::now;
 use super::plan::{self, PlannedRow};
 use super::view::{RunRow, counts, exit_of};
-use super::{follow, list as runs};
+use super::{follow, list as runs, stream};
 use crate::runfile::Plan;
 use crate::runfile::problem::PROBLEM_LIMIT;
-use crate::runfile::task::RepoRequest;
+use crate::runfile::task::{PlannedTask, RepoRequest};
 
 /// A blob travels in pieces of this size.
 const BLOB_PIECE: usize = 512 << 10;
 
-type Resolved = BTreeMap<RepoRequest, ResolvedBase>;
+pub(super) type Resolved = BTreeMap<RepoRequest, ResolvedBase>;
 
 pub fn run(context: &Context, args: &Run) -> Result<u8, Failure> {
+    if args.follow {
+        return stream::run(context, args);
+    }
+    if let Some(target) = &args.resume {
+        return resume(context, args, target);
+    }
     let plan = plan::read(args, &context.settings)?;
     if args.dry_run {
         return dry_run(context, &plan);
     }
     let key = request_key(args.key.as_deref())?;
     let mut client = context.client()?;
-    let resolved = resolve(&mut client, &plan)?;
+    let mut resolved = Resolved::new();
+    resolve(&mut client, &plan, &mut resolved)?;
     upload(&mut client, &plan)?;
-    let run = submit(&mut client, plan, &resolved, &key)?;
+    let run = submit(&mut client, plan, &resolved, &key, Ending::Closed)?;
+    finish(context, args, client, run)
+}
+
+/// Adds what is given, closes the run and waits for it.
+fn resume(context: &Context, args: &Run, target: &str) -> Result<u8, Failure> {
+    let mut client = context.client()?;
+    let run = runs::one(&mut client, target)?.id;
+    if args.file.is_some() {
+        let plan = plan::read(args, &context.settings)?;
+        let key = request_key(args.key.as_deref())?;
+        let mut resolved = Resolved::new();
+        resolve(&mut client, &plan, &mut resolved)?;
+        upload(&mut client, &plan)?;
+        add(&mut client, run, plan, &resolved, &key)?;
+    }
+    close(&mut client, run)?;
+    finish(context, args, client, run)
+}
+
+/// What follows a submission: a look at it, or the wait for its end.
+pub(super) fn finish(context: &Context, args: &Run, mut client: Client, run: RunId) -> Result<u8, Failure> {
     let name_hint = format!("phalanx tasks {run}; phalanx cancel {run}");
     if context.quiet {
         let mut out = Stdout::default();
@@ -66,7 +94,7 @@ fn dry_run(context: &Context, plan: &Plan) -> Result<u8, Failure> {
     if plan.tasks.iter().any(|task| task.repo.is_some()) {
         match context.running() {
             Some(client) => {
-                resolve(&mut client?, plan)?;
+                resolve(&mut client?, plan, &mut Resolved::new())?;
             }
             None => say("note: repositories were not looked at, since the manager is not running"),
         }
@@ -79,9 +107,8 @@ fn dry_run(context: &Context, plan: &Plan) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// Each repository and base once. All that are wrong are told.
-fn resolve(client: &mut Client, plan: &Plan) -> Result<Resolved, Failure> {
-    let mut resolved = Resolved::new();
+/// Each repository and base once, but those that are known. All that are wrong are told.
+pub(super) fn resolve(client: &mut Client, plan: &Plan, resolved: &mut Resolved) -> Result<(), Failure> {
     let mut wrong: Vec<(ErrorCode, String)> = Vec::new();
     for task in &plan.tasks {
         let Some(wanted) = &task.repo else { continue };
@@ -114,7 +141,7 @@ fn resolve(client: &mut Client, plan: &Plan) -> Result<Resolved, Failure> {
         }
     }
     match wrong.first() {
-        None => Ok(resolved),
+        None => Ok(()),
         Some((code, _)) => {
             let lines: Vec<&str> = wrong.iter().map(|(_, said)| said.as_str()).collect();
             Err(Failure::new(*code, format!("nothing was sent\n{}", lines.join("\n"))))
@@ -123,7 +150,7 @@ fn resolve(client: &mut Client, plan: &Plan) -> Result<Resolved, Failure> {
 }
 
 /// Each prompt once.
-fn upload(client: &mut Client, plan: &Plan) -> Result<(), Failure> {
+pub(super) fn upload(client: &mut Client, plan: &Plan) -> Result<(), Failure> {
     let mut blobs: BTreeMap<&str, &Arc<[u8]>> = BTreeMap::new();
     for task in &plan.tasks {
         if let (Some(blob), Some(bytes)) = (&task.spec.prompt, &task.prompt) {
@@ -156,27 +183,68 @@ pub fn upload_blob(client: &mut Client, sha256: &str, bytes: &[u8]) -> Result<()
     Ok(())
 }
 
-fn submit(client: &mut Client, plan: Plan, resolved: &Resolved, key: &RequestKey) -> Result<RunId, Failure> {
-    let name = match plan.name {
-        Some(name) => name,
-        None => "run".parse::<Name>().map_err(|error| Failure::usage(error.to_string()))?,
-    };
-    let tasks = plan.tasks.into_iter().map(|mut task| {
+/// Whether more tasks may come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Open,
+    Closed,
+}
+
+fn tasks_of(tasks: Vec<PlannedTask>, resolved: &Resolved) -> Vec<SubmitTask> {
+    let submitted = tasks.into_iter().map(|mut task| {
         if let Some(base) = task.repo.as_ref().and_then(|repo| resolved.get(repo)) {
             task.spec.repo = Some(base.repo.clone());
             task.spec.base_commit = Some(base.commit.clone());
         }
         SubmitTask { spec: task.spec, environment: task.environment }
     });
+    submitted.collect()
+}
+
+pub(super) fn submit(
+    client: &mut Client,
+    plan: Plan,
+    resolved: &Resolved,
+    key: &RequestKey,
+    ending: Ending,
+) -> Result<RunId, Failure> {
+    let name = match plan.name {
+        Some(name) => name,
+        None => "run".parse::<Name>().map_err(|error| Failure::usage(error.to_string()))?,
+    };
+    let (max_parallel, labels, open) = (plan.max_parallel, plan.labels, ending == Ending::Open);
     let submit = SubmitRun {
         key: key.clone(),
-        run: RunSpec { name, max_parallel: plan.max_parallel, labels: plan.labels },
-        tasks: tasks.collect(),
+        run: RunSpec { name, max_parallel, labels, open },
+        tasks: tasks_of(plan.tasks, resolved),
     };
-    match client.ask(&Request::SubmitRun(Box::new(submit))) {
+    submitted(client, &Request::SubmitRun(Box::new(submit)), key)
+}
+
+pub(super) fn add(
+    client: &mut Client,
+    run: RunId,
+    plan: Plan,
+    resolved: &Resolved,
+    key: &RequestKey,
+) -> Result<RunId, Failure> {
+    let (run, tasks) = (run.to_string(), tasks_of(plan.tasks, resolved));
+    submitted(client, &Request::AddTasks(Box::new(AddTasks { key: key.clone(), run, tasks })), key)
+}
+
+fn submitted(client: &mut Client, request: &Request, key: &RequestKey) -> Result<RunId, Failure> {
+    match client.ask(request) {
         Ok(Reply::Submitted { run, .. }) => Ok(run),
         Ok(other) => Err(unexpected(other)),
         Err(failure) => Err(with_key(failure, "phalanx run", key)),
+    }
+}
+
+pub(super) fn close(client: &mut Client, run: RunId) -> Result<(), Failure> {
+    let key = request_key(None)?;
+    match client.ask(&Request::CloseRun { key, run: run.to_string() })? {
+        Reply::Done => Ok(()),
+        other => Err(unexpected(other)),
     }
 }
 

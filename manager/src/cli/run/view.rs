@@ -39,7 +39,8 @@ pub fn is_over(run: &RunView) -> bool {
         TaskState::Review,
     ];
     // Without a task in review all may be final while a branch is still being made: the run ends after that.
-    run.ended_at.is_some() || (count(run, &[TaskState::Review]) > 0 && count(run, &resting) == run.total)
+    run.ended_at.is_some()
+        || (!run.spec.open && count(run, &[TaskState::Review]) > 0 && count(run, &resting) == run.total)
 }
 
 /// `3 accepted, 1 failed`, in the order of the states.
@@ -238,7 +239,12 @@ mod tests {
     fn run(counts: &[(&str, u64)]) -> RunView {
         RunView {
             id: RunId::from_parts(1, 1),
-            spec: RunSpec { name: "r".parse().unwrap(), max_parallel: None, labels: BTreeMap::new() },
+            spec: RunSpec {
+                name: "r".parse().unwrap(),
+                max_parallel: None,
+                labels: BTreeMap::new(),
+                open: false,
+            },
             submitted_at: Timestamp(0),
             ended_at: None,
             counts: counts.iter().map(|(state, count)| ((*state).to_owned(), *count)).collect(),

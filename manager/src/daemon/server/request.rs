@@ -46,6 +46,8 @@ impl Requests for Answerer {
             | Request::CancelRun { .. }
             | Request::RetryTasks { .. }
             | Request::ScaleRun { .. }
+            | Request::AddTasks(_)
+            | Request::CloseRun { .. }
             | Request::ChangeAgents { .. }
             | Request::MergeRun(_)
             | Request::DecideTasks(_) => self.change(request).await,
@@ -121,6 +123,9 @@ impl Answerer {
     async fn change(&self, request: Request) -> Result<Reply, WireError> {
         let limit = match &request {
             Request::DestroyAgents { .. } => DESTROY_LIMIT,
+            Request::AddTasks(add) => {
+                CHANGE_LIMIT + PER_TASK * u32::try_from(add.tasks.len()).unwrap_or(u32::MAX)
+            }
             Request::SubmitRun(submit) => {
                 CHANGE_LIMIT + PER_TASK * u32::try_from(submit.tasks.len()).unwrap_or(u32::MAX)
             }

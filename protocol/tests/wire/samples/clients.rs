@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{Blob, Phase, Role};
 use protocol::api::{
-    AgentFilter, AgentView, Change, CreateAgent, DecideTasks, HostView, Item, LimitChange, LogStart, Outcome,
-    Reachability, Reason, Reply, Request, StatusView, SubmitRun, Until,
+    AddTasks, AgentFilter, AgentView, Change, CreateAgent, DecideTasks, HostView, Item, LimitChange,
+    LogStart, Outcome, Reachability, Reason, Reply, Request, StatusView, SubmitRun, Until,
 };
 use protocol::compare::{CompareForm, Comparison};
 use protocol::event::Fact;
@@ -179,6 +179,15 @@ fn run_requests() -> Vec<(&'static str, Request)> {
         ("follow-run", Request::FollowRun { run: run() }),
         ("cancel-run", Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]) }),
         ("retry-tasks", Request::RetryTasks { key: key(), run: run(), tasks: Vec::new() }),
+        (
+            "add-tasks",
+            Request::AddTasks(Box::new(AddTasks {
+                key: key(),
+                run: run(),
+                tasks: vec![SubmitTask { spec: least_task_spec(), environment: environment() }],
+            })),
+        ),
+        ("close-run", Request::CloseRun { key: key(), run: run() }),
         ("scale-run", Request::ScaleRun { key: key(), run: run(), max_parallel: Some(20) }),
         ("why", Request::Why { target: text("nightly/fix it") }),
         (

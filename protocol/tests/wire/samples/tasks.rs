@@ -17,6 +17,7 @@ pub(crate) fn run_spec() -> RunSpec {
         name: "nightly".parse().unwrap(),
         max_parallel: Some(50),
         labels: BTreeMap::from([(text("team"), text("blue"))]),
+        open: false,
     }
 }
 

@@ -1,5 +1,6 @@
-//! What surrounds the life of a task: where it goes, what it is given, and for how long a lost host may keep it.
+//! What surrounds the life of a task: how it comes to its run, where it goes, what it is given, and for how long a lost host may keep it.
 
+mod adding;
 mod inputs;
 mod leases;
 mod placing;

@@ -1,0 +1,5 @@
+//! Runs of tasks: what becomes of each, how the work is verified, and tasks that come one by one.
+
+mod runs;
+mod streams;
+mod verified;

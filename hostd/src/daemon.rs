@@ -130,6 +130,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         adopting: BTreeSet::new(),
         jobs: JoinSet::<Done>::new(),
         lanes: BTreeMap::new(),
+        texts: BTreeMap::new(),
         reported: BTreeMap::new(),
         asks_under_way: 0,
         unsaved_fencing: None,

@@ -14,7 +14,8 @@ use hostd::state::Life;
 use hostd_core::{AgentRecord, Config, Core, Effect, ExitCause, ExitSeen, Input, StartFacts};
 use protocol::agent::{AgentSpec, CommitMode, Phase, Role};
 use protocol::event::Fact;
-use protocol::ids::{AgentId, Fencing, Generation, Incarnation, OrderId};
+use protocol::ids::{AgentId, Fencing, Generation, Incarnation, MessageId, OrderId};
+use protocol::message::{MessageText, Typing};
 use protocol::order::{Command, Order};
 use protocol::report::{DigestRow, Report, Usage};
 use protocol::time::Timestamp;
@@ -54,6 +55,7 @@ fn kind(effect: &Effect) -> &'static str {
         Effect::Kill(_) => "kill",
         Effect::Collect(_) => "collect",
         Effect::Remove { .. } => "remove",
+        Effect::Type { .. } => "type",
         _ => "other",
     }
 }
@@ -69,6 +71,11 @@ impl Hands for Held {
         }
         self.disk.acquire().await.unwrap().forget();
         self.saw("saved".to_owned());
+        Ok(())
+    }
+
+    async fn keep_text(&self, _: AgentId, _: MessageId, text: &MessageText) -> Result<(), String> {
+        self.saw(format!("kept {}", text.0));
         Ok(())
     }
 
@@ -152,6 +159,7 @@ impl Loop {
             adopting: adopting.iter().copied().collect::<BTreeSet<_>>(),
             jobs: JoinSet::<Done>::new(),
             lanes: BTreeMap::new(),
+            texts: BTreeMap::new(),
             reported: BTreeMap::new(),
             asks_under_way: 0,
             unsaved_fencing: None,
@@ -306,6 +314,28 @@ async fn the_kill_comes_when_the_grace_is_over_and_again_until_the_agent_is_gone
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(held.times("kill one").len(), 3, "nobody is left");
     assert_eq!(held.hands.reports.lock().unwrap().last().unwrap().phase, Phase::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_is_on_the_disk_before_the_record_that_names_it_and_typed_after_both() {
+    let held = Loop::start(2, 0, None, &[]);
+    held.order(ensure(1, "one")).await;
+    held.settled().await;
+    held.tell(started(1)).await;
+    held.settled().await;
+    let typing = Typing { text: MessageText("hello".to_owned()), press_enter: true, at_once: false };
+    held.order(Command::Send {
+        agent: agent(1),
+        generation: Generation(1),
+        message: MessageId::from_parts(1, 1),
+        number: 1,
+        sha256: "0".repeat(64),
+        typing: Box::new(typing),
+    })
+    .await;
+    let seen = held.settled().await;
+    let place = |what: &str| seen.iter().rposition(|is| is == what).unwrap();
+    assert!(place("kept hello") < place("saved") && place("saved") < place("type one"), "{seen:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,6 +67,7 @@ fn view(number: u128, name: &str, phase: Phase) -> AgentView {
         cpu_ms: 0,
         generation: None,
         unmet: Vec::new(),
+        messages: Vec::new(),
     }
 }
 

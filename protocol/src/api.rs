@@ -13,8 +13,9 @@ use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem, StreamUse, Unheard};
-use crate::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
+use crate::ids::{AgentId, Generation, HostId, MessageId, Region, RequestKey, RunId, TaskId};
 use crate::merge::MergeView;
+use crate::message::{MessageView, Sent, Typing};
 use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{Report, Unmet};
 use crate::row::{AgentRow, RowFilter};
@@ -23,6 +24,8 @@ use crate::task::{RunSpec, RunView, SubmitTask, TaskView, Verdict};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
+pub use crate::change::{Change, LimitChange};
+pub use crate::message::MessageUntil;
 pub use crate::screen::AgentScreen;
 pub use crate::status::{HostView, StatusView};
 
@@ -211,38 +214,27 @@ pub enum Request {
         older_ms: u64,
         discard: Discard,
     },
-}
-
-/// What can be changed of agents that are there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Change {
-    /// Processes stand still; memory and workspace stay as they are.
-    Freeze,
-    Thaw,
-    /// An ended agent runs once more, in its workspace and transcript.
-    Start,
-    Rename {
-        name: Name,
+    // Messages
+    SendMessage {
+        key: RequestKey,
+        targets: Vec<Target>,
+        typing: Typing,
     },
-    Label {
-        set: BTreeMap<String, String>,
-        remove: Vec<String>,
+    CancelMessages {
+        key: RequestKey,
+        messages: Vec<MessageId>,
     },
-    Limit(LimitChange),
-}
-
-/// `None` keeps a limit as it is, 0 takes it away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitChange {
-    #[serde(default)]
-    pub memory_bytes: Option<u64>,
-    #[serde(default)]
-    pub cpu_millis: Option<u64>,
-    #[serde(default)]
-    pub pids: Option<u64>,
-    #[serde(default)]
-    pub time_ms: Option<u64>,
+    /// Those with these ids and of these agents (a target may be a message's id too); all that are kept where neither
+    /// is named.
+    ListMessages {
+        targets: Vec<Target>,
+        messages: Vec<MessageId>,
+    },
+    /// One item per message when it is there or can no longer be.
+    WaitMessages {
+        messages: Vec<MessageId>,
+        until: MessageUntil,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -375,6 +367,7 @@ pub enum Item {
         holdings: Vec<Holding>,
     },
     Merge(Box<MergeView>),
+    Message(Box<MessageView>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -425,6 +418,12 @@ pub enum Reply {
     },
     Freed(Vec<Freed>),
     Merge(Box<MergeView>),
+    /// One per target, in their order: each is durable and will be delivered once, or told as not delivered or unknown.
+    Sent(Vec<Sent>),
+    Messages {
+        messages: Vec<MessageView>,
+        as_of: Timestamp,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -491,4 +490,7 @@ pub struct AgentView {
     /// What of `spec` is not in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<Unmet>,
+    /// Messages that wait to be delivered; in `show` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageView>,
 }

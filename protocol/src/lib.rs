@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod api;
+pub mod change;
 pub mod codec;
 pub mod compare;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod host_config;
 pub mod house;
 pub mod ids;
 pub mod merge;
+pub mod message;
 pub mod order;
 pub mod report;
 mod request_key;

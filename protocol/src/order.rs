@@ -6,8 +6,9 @@ use crate::agent::{AgentSpec, Environment};
 use crate::compare::{CompareForm, Compared, FileChange, Sides};
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem};
-use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, OrderId, Region};
+use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, MessageId, OrderId, Region};
 use crate::merge::{MergeResult, MergeTarget, MergeWish};
+use crate::message::Typing;
 use crate::screen::ScreenView;
 use crate::time::Timestamp;
 
@@ -39,13 +40,29 @@ pub enum Command {
     Stop { agent: AgentId, generation: Generation, grace_ms: u64, spec: Box<AgentSpec> },
     /// Nothing of the agent shall stay but its transcript and its end.
     Destroy { agent: AgentId, generation: Generation, discard: Discard, spec: Box<AgentSpec> },
+    /// The text shall be typed once. `number` grows with each message of an agent and is never used again, so that a
+    /// late double is known for ever; `sha256` is the text's, as 64 lower-case hex digits.
+    Send {
+        agent: AgentId,
+        generation: Generation,
+        message: MessageId,
+        number: u64,
+        sha256: String,
+        typing: Box<Typing>,
+    },
+    /// A message that was not typed yet shall not be any more. `number` is that of its `Send`, which may come later.
+    Recall { agent: AgentId, generation: Generation, message: MessageId, number: u64 },
 }
 
 impl Command {
     #[must_use]
     pub fn agent(&self) -> AgentId {
         match self {
-            Self::Ensure { agent, .. } | Self::Stop { agent, .. } | Self::Destroy { agent, .. } => *agent,
+            Self::Ensure { agent, .. }
+            | Self::Stop { agent, .. }
+            | Self::Destroy { agent, .. }
+            | Self::Send { agent, .. }
+            | Self::Recall { agent, .. } => *agent,
         }
     }
 
@@ -54,7 +71,9 @@ impl Command {
         match self {
             Self::Ensure { generation, .. }
             | Self::Stop { generation, .. }
-            | Self::Destroy { generation, .. } => *generation,
+            | Self::Destroy { generation, .. }
+            | Self::Send { generation, .. }
+            | Self::Recall { generation, .. } => *generation,
         }
     }
 
@@ -65,6 +84,8 @@ impl Command {
             Self::Ensure { .. } => "ensure",
             Self::Stop { .. } => "stop",
             Self::Destroy { .. } => "destroy",
+            Self::Send { .. } => "send",
+            Self::Recall { .. } => "recall",
         }
     }
 }

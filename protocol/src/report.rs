@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, End, Phase};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, Region, Seq};
+use crate::message::MessageFacts;
 use crate::signals::{Dialog, PhaseReason};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
@@ -73,6 +74,9 @@ pub struct Report {
     /// How its earlier starts ended, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<End>,
+    /// Texts that were sent to it.
+    #[serde(default, skip_serializing_if = "MessageFacts::is_empty")]
+    pub messages: MessageFacts,
 }
 
 /// A wish that is not in force.

@@ -19,7 +19,9 @@ impl Request {
             | Self::RetryTasks { key, .. }
             | Self::ScaleRun { key, .. }
             | Self::CloseRun { key, .. }
-            | Self::ChangeAgents { key, .. } => Some(key),
+            | Self::ChangeAgents { key, .. }
+            | Self::SendMessage { key, .. }
+            | Self::CancelMessages { key, .. } => Some(key),
             Self::Status
             | Self::Hosts
             | Self::ListAgents(_)
@@ -44,7 +46,9 @@ impl Request {
             | Self::GetFile { .. }
             | Self::PutFile { .. }
             | Self::MakeNode { .. }
-            | Self::FollowMerge { .. } => None,
+            | Self::FollowMerge { .. }
+            | Self::ListMessages { .. }
+            | Self::WaitMessages { .. } => None,
         }
     }
 }

@@ -319,6 +319,16 @@ pub enum Request {
     Signal {
         signo: i32,
     },
+    /// Types a text once: asked again with the same id, the answer is the first outcome, and nothing is typed. A shim
+    /// that does not know this request refuses it, so nothing is typed twice by one either.
+    Message {
+        id: String,
+        text: TypeText,
+    },
+    /// What became of a message, without typing anything; [`RefusalReason::NotTyped`] when not a byte of it was.
+    Typed {
+        id: String,
+    },
 }
 
 /// Text for the program, typed in one piece: nothing an attached person types comes between it and its Enter.
@@ -423,6 +433,10 @@ pub enum RefusalReason {
     LeaseNotRenewable,
     /// The machine refused; the message has its error.
     Failed,
+    /// The terminal collects whole lines for the program and would cut this one short.
+    LineTooLong,
+    /// Nothing of this message was typed.
+    NotTyped,
     #[serde(other)]
     Unknown,
 }

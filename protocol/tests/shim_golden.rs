@@ -116,6 +116,20 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("set-wall-time", Request::SetWallTime { wall_time_ms: None }),
         ("watch", Request::Watch),
         ("signal", Request::Signal { signo: 15 }),
+        (
+            "message",
+            Request::Message {
+                id: "01jc8z4n5v7qk2w3x6y9abcdef".to_owned(),
+                text: TypeText {
+                    bytes: b"text\n".to_vec(),
+                    how: TypeHow::Auto,
+                    enter_after_ms: None,
+                    refuse_on_draft: true,
+                    timeout_ms: 10_000,
+                },
+            },
+        ),
+        ("typed", Request::Typed { id: "01jc8z4n5v7qk2w3x6y9abcdef".to_owned() }),
     ]
 }
 

@@ -1,7 +1,8 @@
 //! Everything that can be asked of the shell of a host. The order of effects is part of the contract.
 
 use protocol::event::Fact;
-use protocol::ids::{AgentId, Fencing, Generation};
+use protocol::ids::{AgentId, Fencing, Generation, MessageId};
+use protocol::message::MessageText;
 use protocol::order::Discard;
 use protocol::report::Report;
 use protocol::time::Timestamp;
@@ -10,6 +11,12 @@ use crate::record::AgentRecord;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
+    /// Keep the text of a message. Comes before the `Save` of the record that names it, and is on the disk before it.
+    KeepText {
+        agent: AgentId,
+        message: MessageId,
+        text: MessageText,
+    },
     /// Save the record; what follows for this agent waits until it is on the disk.
     Save(Box<AgentRecord>),
     /// Keep the highest fencing that a leader has shown.
@@ -51,6 +58,21 @@ pub enum Effect {
     /// Take away the report and the archive of a destroyed agent. Answered by `Forgotten`, or tried again by whoever
     /// asked for it.
     Forget(AgentId),
+    /// Type a message, unless [`crate::Agent::may_type`] says no by then. Answered by `Typed`.
+    Type {
+        agent: AgentId,
+        message: MessageId,
+    },
+    /// Ask the shim what became of a message; nothing is typed. Answered by `Typed`.
+    AskTyped {
+        agent: AgentId,
+        message: MessageId,
+    },
+    /// The text of a message is needed no more.
+    ForgetText {
+        agent: AgentId,
+        message: MessageId,
+    },
     /// Put the report; a newer one of the same agent may replace it on the way.
     Report(Box<Report>),
     /// Append a fact to the event spool.

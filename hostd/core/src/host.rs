@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use protocol::agent::{AgentSpec, Phase, StartStep};
 use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, Generation, HostId, Incarnation, Region, Seq};
+use protocol::message::{MessageText, Typing};
 use protocol::order::{Command, Discard, Order};
 use protocol::report::{DigestRow, Report, TranscriptFacts};
 use protocol::time::Timestamp;
@@ -12,7 +13,7 @@ use protocol::time::Timestamp;
 use crate::agent::{Agent, Stage};
 use crate::effect::Effect;
 use crate::input::{Found, Input};
-use crate::record::{AgentRecord, RECORD_VERSION, Wanted};
+use crate::record::{AgentRecord, MessageEntry, MessageLedger, RECORD_VERSION, Wanted};
 
 /// Twice as long as any order is worth something.
 const FORGET_AFTER_MS: u64 = 60_000;
@@ -121,6 +122,9 @@ impl Core {
             Input::Lease { agent, generation, asked_at, length_ms } => {
                 self.change(now, agent, false, |a| a.lease(generation, asked_at, length_ms))
             }
+            Input::Typed { agent, message, outcome } => {
+                self.change(now, agent, false, |a| a.typed(now, message, outcome))
+            }
             Input::Disk { used_percent } => {
                 self.disk_used_percent = used_percent;
                 Vec::new()
@@ -187,7 +191,40 @@ impl Core {
                 None => self.bury(now, agent, generation, *spec, Wanted::Destroyed { discard }, epoch),
                 Some(_) => self.change(now, agent, true, |a| a.destroy(now, generation, discard)),
             },
+            Command::Send { agent, message, number, sha256, typing, .. } => {
+                let Typing { text, press_enter, at_once } = *typing;
+                let entry =
+                    MessageEntry { sha256, press_enter, at_once, ..MessageEntry::new(message, number, now) };
+                self.send(now, agent, entry, text)
+            }
+            // Of an agent that is not here there is nothing to take back, nor will there be: its `Send` is dropped.
+            Command::Recall { agent, message, number, .. } => {
+                self.change(now, agent, true, |a| a.recall(now, message, number))
+            }
         });
+        effects
+    }
+
+    /// A text for an agent that is here; one that is not was never reported, so none is sent to it.
+    fn send(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        entry: MessageEntry,
+        text: MessageText,
+    ) -> Vec<Effect> {
+        let is_news = self.agents.get(&agent).is_some_and(|known| known.takes_message(entry.number));
+        if !is_news {
+            return self.change(now, agent, true, |_| Vec::new());
+        }
+        let mut effects = Vec::new();
+        if self.agents.get(&agent).is_some_and(|known| known.stage.is_live()) {
+            effects.push(Effect::KeepText { agent, message: entry.message, text });
+        }
+        effects.extend(self.change(now, agent, true, |agent| {
+            agent.send(entry);
+            Vec::new()
+        }));
         effects
     }
 
@@ -262,7 +299,10 @@ impl Core {
         let Some(agent) = self.agents.get_mut(&id) else { return Vec::new() };
         let before = agent.clone();
         let mut acts = act(agent);
+        // Before a next start: what was meant for one that has ended is decided.
+        acts.extend(agent.talk(now));
         acts.extend(agent.settle(now, full.as_deref()));
+        acts.extend(agent.talk(now));
         let mut effects = Vec::new();
         if agent.record != before.record {
             agent.is_amended = true;
@@ -338,6 +378,7 @@ impl Core {
             usage: agent.usage.clone(),
             unmet: agent.unmet(),
             earlier: record.earlier.clone(),
+            messages: agent.message_facts(),
         }
     }
 
@@ -392,6 +433,7 @@ fn new_record(
         end: None,
         collected: None,
         removed: false,
+        messages: MessageLedger::default(),
     }
 }
 

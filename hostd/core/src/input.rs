@@ -1,7 +1,7 @@
 //! Everything that can happen to a host.
 
 use protocol::agent::{End, ResourceLimits, StartStep};
-use protocol::ids::{AgentId, Generation};
+use protocol::ids::{AgentId, Generation, MessageId};
 use protocol::order::Order;
 use protocol::report::{Collected, SessionFacts, Usage, WorkspaceFacts};
 use protocol::signals::Dialog;
@@ -101,6 +101,12 @@ pub enum Input {
         generation: Generation,
         asked_at: Timestamp,
         length_ms: u64,
+    },
+    /// What became of an [`crate::Effect::Type`] or an [`crate::Effect::AskTyped`].
+    Typed {
+        agent: AgentId,
+        message: MessageId,
+        outcome: TypedOutcome,
     },
     /// How full the disk that holds the agents is.
     Disk {
@@ -213,6 +219,23 @@ pub enum ExitCause {
     Start(StartStep),
 }
 
+/// What the shim said of a message, or why it said nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypedOutcome {
+    /// All of it is in the program's terminal.
+    Delivered,
+    /// Not a byte of it is, and it cannot be.
+    NotDelivered { reason: String },
+    /// Not a byte of it is, for now.
+    Waits { reason: String },
+    /// Asked about it: not a byte of it is.
+    NotTyped,
+    /// A part of it is.
+    Unknown { reason: String },
+    /// The shim gave no answer: it is asked again.
+    NotKnown,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     Done,
@@ -250,7 +273,8 @@ impl Input {
             | Self::Lease { agent, .. }
             | Self::ReportAgain { agent }
             | Self::Forget { agent }
-            | Self::Forgotten { agent } => Some(*agent),
+            | Self::Forgotten { agent }
+            | Self::Typed { agent, .. } => Some(*agent),
             Self::Disk { .. } | Self::Tick => None,
         }
     }

@@ -9,7 +9,8 @@
 //! 2. A stopped agent never comes back by itself: an agent is started once for each number that an order names.
 //! 3. A record is saved before anything follows from it; a report comes after the save that it tells of.
 //! 4. Only proof ends an agent: an exit record, another boot, a dead supervisor whose processes are gone.
-//! 5. Nothing is removed while it holds the only copy of work, unless an operator said so.
+//! 5. A text is typed once or told as not delivered or unknown; it answers no dialog and joins no person's draft.
+//! 6. Nothing is removed while it holds the only copy of work, unless an operator said so.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
@@ -23,5 +24,7 @@ mod record;
 pub use agent::{Agent, Stage};
 pub use effect::Effect;
 pub use host::{Config, Core, may_be_forgotten};
-pub use input::{Activity, Evidence, ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, StartFacts};
-pub use record::{AgentRecord, RECORD_VERSION, Wanted};
+pub use input::{
+    Activity, Evidence, ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, StartFacts, TypedOutcome,
+};
+pub use record::{AgentRecord, MessageEntry, MessageLedger, RECORD_VERSION, Wanted};

@@ -1,7 +1,8 @@
 //! What a host keeps of an agent on its disk, so that any later hostd decides the same.
 
 use protocol::agent::{AgentSpec, End, ResourceLimits, first_launch};
-use protocol::ids::{AgentId, Generation};
+use protocol::ids::{AgentId, Generation, MessageId};
+use protocol::message::MessageState;
 use protocol::order::Discard;
 use protocol::report::Collected;
 use protocol::time::Timestamp;
@@ -41,6 +42,9 @@ pub struct AgentRecord {
     /// How earlier starts ended, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<End>,
+    /// Texts that were sent to it; what they say lies in files of their own until they are decided.
+    #[serde(default, skip_serializing_if = "MessageLedger::is_empty")]
+    pub messages: MessageLedger,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
@@ -66,4 +70,75 @@ pub enum Wanted {
     Running,
     Stopped { grace_ms: u64 },
     Destroyed { discard: Discard },
+}
+
+/// The last messages of an agent, in the order of their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageLedger {
+    /// The highest number that was ever taken.
+    pub last_number: u64,
+    #[serde(default)]
+    pub entries: Vec<MessageEntry>,
+}
+
+impl MessageLedger {
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.last_number == 0 && self.entries.is_empty()
+    }
+
+    pub(crate) fn open(&self) -> impl Iterator<Item = &MessageEntry> {
+        self.entries.iter().filter(|entry| !entry.state.is_final())
+    }
+
+    pub(crate) fn open_mut(&mut self, message: MessageId) -> Option<&mut MessageEntry> {
+        self.entries.iter_mut().find(|entry| entry.message == message && !entry.state.is_final())
+    }
+}
+
+/// One message, without its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageEntry {
+    pub message: MessageId,
+    pub number: u64,
+    /// Of the text: 64 lower-case hex digits.
+    #[serde(default)]
+    pub sha256: String,
+    #[serde(default)]
+    pub press_enter: bool,
+    #[serde(default)]
+    pub at_once: bool,
+    pub state: MessageState,
+    #[serde(default)]
+    pub reason: String,
+    /// When the state was reached.
+    pub at: Timestamp,
+    /// The shim was, or was about to be, asked to type it, in this start of the agent.
+    #[serde(default)]
+    pub asked: Option<u32>,
+    #[serde(default)]
+    pub turn_done_at: Option<Timestamp>,
+}
+
+impl MessageEntry {
+    pub(crate) fn new(message: MessageId, number: u64, at: Timestamp) -> Self {
+        Self {
+            message,
+            number,
+            sha256: String::new(),
+            press_enter: false,
+            at_once: false,
+            state: MessageState::Queued,
+            reason: String::new(),
+            at,
+            asked: None,
+            turn_done_at: None,
+        }
+    }
+
+    pub(crate) fn decide(&mut self, state: MessageState, reason: &str, at: Timestamp) {
+        self.state = state;
+        reason.clone_into(&mut self.reason);
+        self.at = at;
+    }
 }

@@ -19,8 +19,9 @@ mod tree;
 
 use std::path::PathBuf;
 
-use hostd_core::{AgentRecord, Wanted};
-use protocol::ids::Generation;
+use hostd_core::{AgentRecord, MessageEntry, MessageLedger, Wanted};
+use protocol::ids::{Generation, MessageId};
+use protocol::message::MessageState;
 use protocol::order::Discard;
 use rules::{Form, Released, Sample};
 use samples::{AT, agent_id, agents};
@@ -42,6 +43,7 @@ fn record() -> AgentRecord {
         launched_at: None,
         limits: None,
         earlier: Vec::new(),
+        messages: MessageLedger::default(),
     }
 }
 
@@ -55,6 +57,32 @@ fn again() -> AgentRecord {
         earlier: vec![agents::end()],
         ..least(Wanted::Running)
     }
+}
+
+fn messages() -> MessageLedger {
+    let decided = MessageEntry {
+        message: MessageId::from_parts(AT.0, 0xf),
+        number: 6,
+        sha256: "d".repeat(64),
+        press_enter: true,
+        at_once: true,
+        state: MessageState::NotDelivered,
+        reason: "its program has ended".to_owned(),
+        at: AT,
+        asked: Some(2),
+        turn_done_at: Some(AT.after_ms(9)),
+    };
+    let open = MessageEntry {
+        number: 7,
+        press_enter: false,
+        at_once: false,
+        state: MessageState::Queued,
+        reason: String::new(),
+        asked: None,
+        turn_done_at: None,
+        ..decided.clone()
+    };
+    MessageLedger { last_number: 7, entries: vec![decided, open] }
 }
 
 fn least(wanted: Wanted) -> AgentRecord {
@@ -72,6 +100,7 @@ fn least(wanted: Wanted) -> AgentRecord {
 fn released() -> Released {
     let samples = vec![
         Sample::in_form(Form::Json, "agent", record()),
+        Sample::in_form(Form::Json, "agent-messages", AgentRecord { messages: messages(), ..record() }),
         Sample::in_form(Form::Json, "agent-running", least(Wanted::Running)),
         Sample::in_form(Form::Json, "agent-again", again()),
         Sample::in_form(Form::Json, "agent-destroyed", least(Wanted::Destroyed { discard: Discard::Keep })),

@@ -23,6 +23,6 @@ pub use environment::{environment_of, name_agent};
 pub use exit::begin_of_launch;
 pub use remove::remove;
 pub use settings::{ask_lease, freeze, rename, set_lease, set_limits, thaw};
-pub use shim_link::ShimLink;
+pub use shim_link::{LinkError, ShimLink};
 pub use stop::{kill, terminate};
 pub use user::agent_user;

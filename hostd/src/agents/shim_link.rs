@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use protocol::codec::{CodecError, Frame, Hello, frame_length, socket_bytes};
-use protocol::shim::{self, Event, Reply, Request, kind};
+use protocol::shim::{self, Event, Refusal, Reply, Request, kind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -22,10 +22,10 @@ pub enum LinkError {
     Broken(#[source] CodecError),
     #[error("the shim speaks none of our versions ({0:?})")]
     Version(Vec<u16>),
-    #[error("the shim did not answer within {} s", LIMIT.as_secs())]
-    Silent,
-    #[error("the shim refused: {0}")]
-    Refused(String),
+    #[error("the shim did not answer within {0} s")]
+    Silent(u64),
+    #[error("the shim refused: {}", .0.message)]
+    Refused(Refusal),
 }
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl ShimLink {
     /// # Errors
     /// No shim listens, or it speaks another version.
     pub async fn open(folder: &Path) -> Result<Self, LinkError> {
-        within(async {
+        within(LIMIT, async {
             // The descriptor makes the path short: socket paths are limited to 107 bytes.
             let folder = File::open(folder).map_err(LinkError::Connect)?;
             let short = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), shim::file::SOCKET);
@@ -64,15 +64,23 @@ impl ShimLink {
     /// # Errors
     /// A refusal, silence, or a broken connection.
     pub async fn ask(&mut self, request: &Request) -> Result<Reply, LinkError> {
+        self.ask_within(request, LIMIT).await
+    }
+
+    /// As [`Self::ask`], of what takes the program's time too.
+    ///
+    /// # Errors
+    /// A refusal, silence, or a broken connection.
+    pub async fn ask_within(&mut self, request: &Request, limit: Duration) -> Result<Reply, LinkError> {
         self.asked += 1;
         let id = self.asked.to_string();
-        within(async {
+        within(limit, async {
             self.write(&Frame::of(kind::REQUEST, &id, request).map_err(LinkError::Broken)?).await?;
             loop {
                 let frame = self.read().await?.ok_or(LinkError::Broken(CodecError::Torn))?;
                 if frame.kind == kind::REPLY && frame.id == id {
                     return match frame.body().map_err(LinkError::Broken)? {
-                        Reply::Refused(refusal) => Err(LinkError::Refused(refusal.message)),
+                        Reply::Refused(refusal) => Err(LinkError::Refused(refusal)),
                         reply => Ok(reply),
                     };
                 }
@@ -103,8 +111,11 @@ impl ShimLink {
     }
 
     async fn write(&mut self, frame: &Frame) -> Result<(), LinkError> {
-        let bytes = socket_bytes(frame).map_err(LinkError::Broken)?;
-        self.stream.write_all(&bytes).await.map_err(|error| LinkError::Broken(CodecError::Io(error)))
+        for piece in frame.clone().split() {
+            let bytes = socket_bytes(&piece).map_err(LinkError::Broken)?;
+            self.stream.write_all(&bytes).await.map_err(|error| LinkError::Broken(CodecError::Io(error)))?;
+        }
+        Ok(())
     }
 
     async fn read(&mut self) -> Result<Option<Frame>, LinkError> {
@@ -121,6 +132,9 @@ impl ShimLink {
     }
 }
 
-async fn within<T>(work: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(LinkError::Silent))
+async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(LinkError::Silent(limit.as_secs())))
 }

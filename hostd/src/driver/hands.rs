@@ -4,7 +4,8 @@ use std::future::Future;
 
 use hostd_core::{AgentRecord, Effect, Input};
 use protocol::event::Fact;
-use protocol::ids::AgentId;
+use protocol::ids::{AgentId, MessageId};
+use protocol::message::MessageText;
 use protocol::report::{DigestRow, Report};
 use protocol::time::Timestamp;
 
@@ -17,6 +18,14 @@ pub trait Hands: Clone + Send + Sync + 'static {
 
     /// Keeps a record on the disk; what failed, for a person.
     fn save(&self, record: &AgentRecord) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// Keeps the text of a message on the disk; what failed, for a person.
+    fn keep_text(
+        &self,
+        agent: AgentId,
+        message: MessageId,
+        text: &MessageText,
+    ) -> impl Future<Output = Result<(), String>> + Send;
 
     /// An outcome, for the loop.
     fn tell(&self, input: Input) -> impl Future<Output = ()> + Send;

@@ -10,8 +10,9 @@ mod on_machine;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use hostd_core::{AgentRecord, Core, Effect, Input};
-use protocol::ids::{AgentId, Fencing, Seq};
+use hostd_core::{AgentRecord, Core, Effect, Input, TypedOutcome};
+use protocol::ids::{AgentId, Fencing, MessageId, Seq};
+use protocol::message::MessageText;
 use protocol::order::{Ask, Question};
 use protocol::report::DigestRow;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -43,6 +44,8 @@ pub struct Driver<H, E> {
     pub adopting: BTreeSet<AgentId>,
     pub jobs: JoinSet<Done>,
     pub lanes: BTreeMap<AgentId, VecDeque<Batch>>,
+    /// Texts that the next record of their agent names: on the disk before it.
+    pub texts: BTreeMap<AgentId, Vec<(MessageId, MessageText)>>,
     pub reported: BTreeMap<AgentId, Seq>,
     pub asks_under_way: usize,
     /// Taken, and not on the disk: not told to anyone until it is.
@@ -60,6 +63,7 @@ pub enum Done {
 /// What waits for a record to be on the disk.
 #[derive(Debug)]
 pub struct Batch {
+    texts: Vec<(MessageId, MessageText)>,
     record: Box<AgentRecord>,
     then: Vec<Effect>,
 }
@@ -192,6 +196,9 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
     fn spread(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
+                Effect::KeepText { agent, message, text } => {
+                    self.texts.entry(agent).or_default().push((message, text));
+                }
                 Effect::Save(record) => self.save(record),
                 Effect::SaveFencing(fencing) => self.save_fencing(fencing),
                 effect => {
@@ -208,19 +215,21 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
     fn save(&mut self, record: Box<AgentRecord>) {
         let agent = record.agent;
         let lane = self.lanes.entry(agent).or_default();
-        lane.push_back(Batch { record, then: Vec::new() });
+        let texts = self.texts.remove(&agent).unwrap_or_default();
+        lane.push_back(Batch { texts, record, then: Vec::new() });
         if lane.len() == 1 {
             self.start_save(agent);
         }
     }
 
     fn start_save(&mut self, agent: AgentId) {
-        let Some(batch) = self.lanes.get(&agent).and_then(VecDeque::front) else { return };
-        let (hands, record) = (self.hands.clone(), batch.record.clone());
+        let Some(batch) = self.lanes.get_mut(&agent).and_then(VecDeque::front_mut) else { return };
+        let (hands, record, texts) =
+            (self.hands.clone(), batch.record.clone(), std::mem::take(&mut batch.texts));
         self.jobs.spawn(async move {
             let mut told = false;
             loop {
-                let Err(reason) = hands.save(&record).await else { break };
+                let Err(reason) = keep(&hands, &texts, &record).await else { break };
                 tracing::error!(%agent, reason, "a record could not be saved; tried again");
                 if !std::mem::replace(&mut told, true) {
                     hands.tell(Input::SaveFailed { agent, reason }).await;
@@ -264,8 +273,8 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            // Both have gone their own way in `spread`.
-            Effect::Save(_) | Effect::SaveFencing(_) => {}
+            // They have gone their own way in `spread`.
+            Effect::KeepText { .. } | Effect::Save(_) | Effect::SaveFencing(_) => {}
             Effect::Report(report) => {
                 self.reported.insert(report.agent, report.seq);
                 self.hands.report(report);
@@ -276,7 +285,16 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
                 if self.core.agent(agent).is_none_or(|agent| {
                     agent.stage != hostd_core::Stage::Creating || agent.record.launch != launch
                 }) => {}
+            // While the record was saved a dialog may have opened, or the program have been frozen.
+            Effect::Type { agent, message }
+                if self.core.agent(agent).is_none_or(|agent| !agent.may_type(message)) =>
+            {
+                self.take(Input::Typed { agent, message, outcome: TypedOutcome::NotTyped });
+            }
             effect @ (Effect::Create { .. }
+            | Effect::Type { .. }
+            | Effect::AskTyped { .. }
+            | Effect::ForgetText { .. }
             | Effect::Freeze(_)
             | Effect::Thaw(_)
             | Effect::SetLimits(_)
@@ -326,11 +344,27 @@ fn effect_agent(effect: &Effect) -> Option<AgentId> {
         | Effect::Collect(agent) => Some(*agent),
         Effect::Create { agent, .. }
         | Effect::Remove { agent, .. }
+        | Effect::KeepText { agent, .. }
+        | Effect::Type { agent, .. }
+        | Effect::AskTyped { agent, .. }
+        | Effect::ForgetText { agent, .. }
         | Effect::AskLease { agent, .. }
         | Effect::SetLease { agent, .. }
         | Effect::Event { agent, .. } => Some(*agent),
         Effect::Report(report) => Some(report.agent),
     }
+}
+
+/// A record, after the texts that it names.
+async fn keep<H: Hands>(
+    hands: &H,
+    texts: &[(MessageId, MessageText)],
+    record: &AgentRecord,
+) -> Result<(), String> {
+    for (message, text) in texts {
+        hands.keep_text(record.agent, *message, text).await?;
+    }
+    hands.save(record).await
 }
 
 /// A job that panicked is a defect of ours; its agent is looked at again by the next life.

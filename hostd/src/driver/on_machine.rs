@@ -2,7 +2,8 @@
 
 use hostd_core::{AgentRecord, Effect, Input};
 use protocol::event::Fact;
-use protocol::ids::AgentId;
+use protocol::ids::{AgentId, MessageId};
+use protocol::message::MessageText;
 use protocol::report::{DigestRow, Report};
 use protocol::time::Timestamp;
 
@@ -10,7 +11,7 @@ use super::hands::{Hands, Hearing};
 use crate::asks::{self, Asked};
 use crate::bus::{EventSink, Heard, Inbox, Replier, ReportSink};
 use crate::machine::Handle;
-use crate::{activity, agents, clock, house};
+use crate::{activity, agents, clock, house, messages};
 
 #[derive(Clone, Debug)]
 pub struct OnMachine {
@@ -28,6 +29,14 @@ impl Hands for OnMachine {
         let (folders, record) = (self.machine.folders.clone(), record.clone());
         match tokio::task::spawn_blocking(move || folders.save(&record)).await {
             Ok(saved) => saved.map_err(|error| crate::chain(&error)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn keep_text(&self, agent: AgentId, message: MessageId, text: &MessageText) -> Result<(), String> {
+        let (folders, text) = (self.machine.folders.clone(), text.clone());
+        match tokio::task::spawn_blocking(move || folders.keep_text(agent, message, &text)).await {
+            Ok(kept) => kept.map_err(|error| crate::chain(&error)),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -51,8 +60,15 @@ impl Hands for OnMachine {
             Effect::AskLease { agent, generation } => agents::ask_lease(&machine, agent, generation).await,
             Effect::SetLease { agent, until } => agents::set_lease(&machine, agent, until).await,
             Effect::Forget(_) => house::forget(machine, record).await,
+            Effect::Type { message, .. } => messages::type_message(machine, record, message).await,
+            Effect::AskTyped { message, .. } => messages::ask_typed(machine, record, message).await,
+            Effect::ForgetText { message, .. } => messages::forget_text(machine, record, message).await,
             // Not of the machine: the loop's own.
-            Effect::Save(_) | Effect::SaveFencing(_) | Effect::Report(_) | Effect::Event { .. } => {}
+            Effect::KeepText { .. }
+            | Effect::Save(_)
+            | Effect::SaveFencing(_)
+            | Effect::Report(_)
+            | Effect::Event { .. } => {}
         }
     }
 

@@ -4,6 +4,7 @@ mod agents;
 mod file;
 mod life;
 mod spool;
+mod texts;
 
 pub use agents::{AgentFolders, Loaded, Quarantined};
 pub use file::{StateError, replace};

@@ -49,6 +49,12 @@ pub struct Config {
     pub verification_restarts_max: u32,
     /// Tasks of one submission.
     pub tasks_max: usize,
+    /// Messages that wait, and as many again that are decided.
+    pub messages_max: usize,
+    /// Their texts; well below what the store gives the outbox.
+    pub messages_bytes_max: u64,
+    /// How long a message is kept after it was decided.
+    pub message_kept_ms: u64,
 }
 
 impl Config {
@@ -71,6 +77,9 @@ impl Config {
             uncharged_max: 10,
             verification_restarts_max: 5,
             tasks_max: 100_000,
+            messages_max: 10_000,
+            messages_bytes_max: 24 << 20,
+            message_kept_ms: 24 * 60 * 60 * 1_000,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::effect::Effect;
 use crate::fleet::Fleet;
 use crate::input::Input;
+use crate::message::Messages;
 use crate::outbox::Outbox;
 use crate::record::{self, StoredRecord};
 use crate::run::Work;
@@ -31,6 +32,7 @@ pub struct Core {
     pub(crate) config: Config,
     pub(crate) fleet: Fleet,
     pub(crate) work: Work,
+    pub(crate) messages: Messages,
     pub(crate) requests: Requests,
     pub(crate) timers: Timers,
     pub(crate) touched: Touched,
@@ -45,6 +47,7 @@ impl Core {
             config,
             fleet: Fleet::default(),
             work: Work::default(),
+            messages: Messages::default(),
             requests: Requests::default(),
             timers: Timers::default(),
             touched: Touched::default(),
@@ -87,6 +90,8 @@ impl Core {
             Timer::Host(host) => self.host_faded(now, &host),
             Timer::Reports(host) => self.ask_reports(now, &host),
             Timer::Resend(agent) => self.touch_agent(agent),
+            Timer::Message(agent) => self.touch_agent(agent),
+            Timer::Messages => self.forget_old_messages(now),
             Timer::Destroy(key) => self.destroy_took_too_long(&key),
             Timer::Task(task) => self.touch_task(task),
             Timer::Merge(run) => self.touch_merge(run),
@@ -113,6 +118,7 @@ impl Core {
                 self.dispatch(now);
             } else if let Some(agent) = self.touched.agents.pop_first() {
                 self.reconcile(now, agent);
+                self.deliver(now, agent);
             } else {
                 return;
             }
@@ -136,6 +142,9 @@ impl Core {
         }
         for id in out.desired {
             effects.push(write(record::DESIRED, record::desired_key(id), self.fleet.desired(id)));
+        }
+        for id in out.messages {
+            effects.push(write(record::OUTBOX, record::message_key(id), self.messages.get(id)));
         }
         for key in out.requests {
             effects.push(write(record::REQUESTS, record::request_key(&key), self.requests.stored(&key)));

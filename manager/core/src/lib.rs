@@ -7,7 +7,7 @@
 //! Rules kept here, each with a test of that name: only a report changes what is believed; one reconcile step sends
 //! every order; a stopped agent never comes back by itself; no two attempts of a task are live; caps hold at every
 //! instant; one durable counter bounds all starts of a task; unknown is never taken for dead, done or success;
-//! every request is answered once.
+//! every request is answered once; a message is sent under one number until a report shows its outcome.
 //!
 //! Left to the shell: the bus, the store, signatures, sealing, blobs, streams of clients (it reads the views again
 //! after each `handle` and hears what changed from [`Effect::Changed`]).
@@ -23,6 +23,7 @@ mod fleet;
 mod input;
 mod load;
 mod merge;
+mod message;
 pub mod names;
 mod outbox;
 pub mod record;

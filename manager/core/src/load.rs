@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use crate::Core;
 use crate::config::Config;
 use crate::record::{
-    self, DESIRED, DesiredRecord, Origin, Quarantined, REQUESTS, RUNS, RequestRecord, RequestState,
-    RunRecord, StoredRecord, TASKS, TaskRecord,
+    self, DESIRED, DesiredRecord, MessageRecord, OUTBOX, Origin, Quarantined, REQUESTS, RUNS, RequestRecord,
+    RequestState, RunRecord, StoredRecord, TASKS, TaskRecord,
 };
 use crate::timers::Timer;
 use protocol::api::Reply;
@@ -38,6 +38,8 @@ impl Core {
                 }
                 TASKS => read(&value, &key, |task: &TaskRecord| record::task_key(task.run, task.id))
                     .map(|task| tasks.entry(task.run).or_default().push(task)),
+                OUTBOX => read(&value, &key, |message: &MessageRecord| record::message_key(message.id))
+                    .map(|message| core.messages.insert(message)),
                 REQUESTS => read(&value, &key, |request: &RequestRecord| record::request_key(&request.key))
                     .map(|request| core.requests.insert(request, true)),
                 other => Err(format!("no bucket is called {other}")),
@@ -97,7 +99,9 @@ impl Core {
         let runs: Vec<RunId> = self.work.runs().map(|run| run.record.id).collect();
         runs.into_iter().for_each(|run| self.touch_merge(run));
         self.touched.agents.extend(self.fleet.agents().map(|(id, _)| id));
+        self.touched.agents.extend(self.messages.agents_with_open());
         self.timers.set(Timer::Loaded, now);
+        self.watch_messages();
         self.watch_requests();
     }
 
@@ -132,6 +136,10 @@ impl Core {
             let desired = agent.desired.as_ref()?;
             Some((DESIRED, record::desired_key(id), record::encode(desired)))
         });
+        let messages = self
+            .messages
+            .all()
+            .map(|message| (OUTBOX, record::message_key(message.id), record::encode(message)));
         let requests = self
             .requests
             .all_stored()
@@ -139,6 +147,7 @@ impl Core {
         tasks
             .chain(runs)
             .chain(desired)
+            .chain(messages)
             .chain(requests)
             .map(|(bucket, key, value)| StoredRecord { bucket, key, value: value.ok() })
             .collect()

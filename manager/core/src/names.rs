@@ -1,6 +1,6 @@
 //! Names, branches and ids that the manager makes, and quoting for the one shell script it writes.
 
-use protocol::ids::{AgentId, Name, RunId, TaskId};
+use protocol::ids::{AgentId, MessageId, Name, RunId, TaskId};
 use protocol::time::Timestamp;
 use sha2::{Digest, Sha256};
 
@@ -111,6 +111,10 @@ impl Ids {
 
     pub(crate) fn agent(&mut self) -> AgentId {
         AgentId::from_parts(self.now.0, self.random())
+    }
+
+    pub(crate) fn message(&mut self) -> MessageId {
+        MessageId::from_parts(self.now.0, self.random())
     }
 
     pub(crate) fn run(&mut self) -> RunId {

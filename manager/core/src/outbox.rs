@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use protocol::api::Reply;
 use protocol::error::WireError;
-use protocol::ids::{AgentId, RequestKey, RunId, TaskId};
+use protocol::ids::{AgentId, MessageId, RequestKey, RunId, TaskId};
 
 use crate::effect::{Effect, Subject};
 
@@ -14,6 +14,7 @@ pub(crate) struct Outbox {
     pub(crate) tasks: BTreeSet<TaskId>,
     pub(crate) runs: BTreeSet<RunId>,
     pub(crate) desired: BTreeSet<AgentId>,
+    pub(crate) messages: BTreeSet<MessageId>,
     pub(crate) requests: BTreeSet<RequestKey>,
     pub(crate) acts: Vec<Effect>,
     pub(crate) changed: BTreeSet<Subject>,
@@ -35,6 +36,10 @@ impl Outbox {
 
     pub(crate) fn desired(&mut self, id: AgentId) {
         self.desired.insert(id);
+    }
+
+    pub(crate) fn message(&mut self, id: MessageId) {
+        self.messages.insert(id);
     }
 
     pub(crate) fn request(&mut self, key: RequestKey) {

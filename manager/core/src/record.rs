@@ -1,8 +1,8 @@
-//! What is stored: one record per agent, run, task and answered request, under keys that hold ids only.
+//! What is stored: one record per agent, run, task, message and answered request, under keys that hold ids only.
 //!
 //! Values are named MessagePack with a version. Fields are only added, with a default; an older build ignores those
 //! it does not know. A record that cannot be read, or has a higher version, is kept as it is and named: see
-//! [`Quarantined`]. Buckets and keys: `desired.<agent>`, `runs.<run>`, `tasks.<run>.<task>` and
+//! [`Quarantined`]. Buckets and keys: `desired.<agent>`, `runs.<run>`, `tasks.<run>.<task>`, `outbox.<message>` and
 //! `requests.<base32hex of the key>`, where the first token is the bucket.
 
 use data_encoding::BASE32HEX_NOPAD;
@@ -10,7 +10,8 @@ use protocol::agent::{AgentSpec, Blob};
 use protocol::api::{Reply, Target};
 use protocol::codec;
 use protocol::error::WireError;
-use protocol::ids::{AgentId, Generation, HostId, Name, Region, RequestKey, RunId, TaskId};
+use protocol::ids::{AgentId, Generation, HostId, MessageId, Name, Region, RequestKey, RunId, TaskId};
+use protocol::message::{MessageState, Typing};
 use protocol::order::Discard;
 use protocol::task::{Attempt, Decision, RunSpec, TaskSpec, TaskState};
 use protocol::time::Timestamp;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub const DESIRED: &str = "desired";
 pub const RUNS: &str = "runs";
 pub const TASKS: &str = "tasks";
+pub const OUTBOX: &str = "outbox";
 pub const REQUESTS: &str = "requests";
 
 /// The version this build writes into every record.
@@ -205,6 +207,47 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
+/// A text to one agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRecord {
+    pub v: u32,
+    pub id: MessageId,
+    pub agent: AgentId,
+    /// Its place among all messages: an agent's are delivered in this order.
+    pub place: u64,
+    /// Under which its host takes it, once; given before it is first sent.
+    #[serde(default)]
+    pub number: Option<u64>,
+    pub sha256: String,
+    pub bytes: u64,
+    /// The beginning of its first line.
+    #[serde(default)]
+    pub preview: String,
+    #[serde(default)]
+    pub press_enter: bool,
+    #[serde(default)]
+    pub at_once: bool,
+    /// Until it is decided.
+    #[serde(default)]
+    pub typing: Option<Typing>,
+    pub accepted_at: Timestamp,
+    pub state: MessageState,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub decided_at: Option<Timestamp>,
+    #[serde(default)]
+    pub turn_done_at: Option<Timestamp>,
+    /// Its sender has taken it back; the host may have typed it already.
+    #[serde(default)]
+    pub cancel: bool,
+    #[serde(default)]
+    pub origin: Option<Origin>,
+    /// Place of its target in that request.
+    #[serde(default)]
+    pub target: u32,
+}
+
 /// One target of a `destroy` that is not decided yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenTarget {
@@ -247,6 +290,11 @@ pub fn run_key(run: RunId) -> String {
 #[must_use]
 pub fn task_key(run: RunId, task: TaskId) -> String {
     format!("{run}.{task}")
+}
+
+#[must_use]
+pub fn message_key(message: MessageId) -> String {
+    message.to_string()
 }
 
 /// A client chooses the text of a request key, so it is encoded; reversible.

@@ -15,6 +15,10 @@ pub(crate) enum Timer {
     Reports(HostId),
     /// An order was not seen to be carried out.
     Resend(AgentId),
+    /// An order of a message was not seen to be carried out.
+    Message(AgentId),
+    /// The oldest decided message is forgotten.
+    Messages,
     /// Someone waits for a `destroy`.
     Destroy(RequestKey),
     /// A back-off, a log or a branch of a task.

@@ -10,6 +10,7 @@ pub mod error;
 pub mod explain;
 pub mod files;
 pub mod house;
+pub mod message;
 pub mod output;
 pub mod review;
 pub mod run;
@@ -90,6 +91,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Capture(args) => screen::capture::run(context, &args),
         Command::Attach(args) => agent::attach::run(context, &args),
         Command::Exec(args) => agent::exec::run(context, &args),
+        Command::Send(args) => message::send::run(context, &args),
+        Command::Messages(args) => message::list::run(context, &args),
         Command::Wait(args) => agent::wait::run(context, &args),
         Command::Stop(args) => agent::change::stop(context, &args),
         Command::Destroy(args) => agent::change::destroy(context, &args),

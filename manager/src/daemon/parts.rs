@@ -22,10 +22,11 @@ use crate::store::seal::FleetKey;
 use crate::store::{Bucket, Record, Store, StoreError, WriteError};
 
 /// The buckets whose records the core loads, with the names it has for them.
-const LOADED: [(Bucket, &str); 4] = [
+const LOADED: [(Bucket, &str); 5] = [
     (Bucket::Desired, record::DESIRED),
     (Bucket::Runs, record::RUNS),
     (Bucket::Tasks, record::TASKS),
+    (Bucket::Outbox, record::OUTBOX),
     (Bucket::Requests, record::REQUESTS),
 ];
 const SUPERVISOR_EVERY: Duration = Duration::from_secs(3);

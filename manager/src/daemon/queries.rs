@@ -2,7 +2,7 @@
 
 use protocol::api::{AgentFilter, AgentView, HostView, Reachability, Reply, StatusView};
 use protocol::error::{ErrorCode, WireError};
-use protocol::ids::{AgentId, HostId, RunId};
+use protocol::ids::{AgentId, HostId, MessageId, RunId};
 use protocol::row::RowFilter;
 use protocol::task::RunView;
 use protocol::time::Timestamp;
@@ -59,8 +59,19 @@ pub fn rows(glance: &Glance<'_>, filter: &RowFilter) -> Result<Reply, WireError>
 /// # Errors
 /// When one of them is not found.
 pub fn show(glance: &Glance<'_>, targets: &[String]) -> Result<Reply, WireError> {
-    let agents = targets.iter().map(|target| Ok(find(glance, target)?.view));
+    let agents = targets.iter().map(|target| {
+        let mut view = find(glance, target)?.view;
+        view.messages = glance.core.waiting_messages(glance.now, view.id);
+        Ok(view)
+    });
     Ok(Reply::Agents { agents: agents.collect::<Result<_, WireError>>()?, as_of: glance.now })
+}
+
+/// # Errors
+/// When an agent or a message is not found.
+pub fn messages(glance: &Glance<'_>, targets: &[String], messages: &[MessageId]) -> Result<Reply, WireError> {
+    let messages = glance.core.messages(glance.now, targets, messages)?;
+    Ok(Reply::Messages { messages, as_of: glance.now })
 }
 
 /// # Errors

@@ -202,6 +202,7 @@ impl Shared {
                 self.ensure(agent, *spec, generation, fencing).await;
                 self.change(agent, |report| ended(report, EndCause::Requested)).await;
             }
+            Command::Send { .. } | Command::Recall { .. } => {}
             Command::Destroy { spec, .. } => {
                 self.ensure(agent, *spec, generation, fencing).await;
                 self.change(agent, |report| {
@@ -247,6 +248,7 @@ impl Shared {
             usage: Default::default(),
             unmet: Vec::new(),
             earlier: Vec::new(),
+            messages: Default::default(),
         });
         self.change(agent, |report| report.generation = report.generation.max(generation)).await;
     }

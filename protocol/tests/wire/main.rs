@@ -110,6 +110,7 @@ fn a_command_or_request_of_a_newer_build_is_an_error_that_names_it() {
     refused::<api::Until>();
     refused::<api::LogStart>();
     refused::<protocol::files::FileNode>();
+    refused::<api::MessageUntil>();
 }
 
 #[test]

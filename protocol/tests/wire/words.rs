@@ -7,6 +7,7 @@ use protocol::compare::{CompareForm, FileStatus};
 use protocol::error::ErrorCode;
 use protocol::files::{FileArea, FileKind};
 use protocol::merge::{MergeOutcome, MergeState};
+use protocol::message::MessageState;
 use protocol::report::Life;
 use protocol::signals::{Children, PhaseReason};
 use protocol::task::{Accept, FailureClass, TaskState, Verdict};
@@ -66,6 +67,9 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
             TypeChanged = "type-changed",
         }
         Reachability { Fresh = "fresh", Late = "late", Lost = "lost" }
+        MessageState {
+            Queued = "queued", Delivered = "delivered", NotDelivered = "not-delivered", Cancelled = "cancelled",
+        }
         Life { Present = "present", Destroyed = "destroyed" }
         Accept { Verify = "verify", Exit = "exit", Review = "review" }
         FailureClass {

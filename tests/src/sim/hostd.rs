@@ -11,6 +11,7 @@ use protocol::report::{Collected, Heartbeat, HostFacts, Report};
 use protocol::time::Timestamp;
 
 use super::machine::{Folder, Process, exit};
+use super::messages::Asked;
 use super::network::{Life, Mail};
 use super::world::{Event, World};
 
@@ -238,6 +239,10 @@ impl World {
             }
             // Nobody keeps house in this world.
             Effect::Event { .. } | Effect::Forget(_) => {}
+            Effect::KeepText { agent, message, .. } => self.keep_text(m, agent, message, true),
+            Effect::ForgetText { agent, message } => self.keep_text(m, agent, message, false),
+            Effect::Type { agent, message } => self.ask_shim(m, life, agent, message, Asked::Type),
+            Effect::AskTyped { agent, message } => self.ask_shim(m, life, agent, message, Asked::Outcome),
         }
     }
 
@@ -418,6 +423,10 @@ fn agent_of(effect: &Effect) -> Option<AgentId> {
         | Effect::Collect(agent) => Some(*agent),
         Effect::Create { agent, .. }
         | Effect::Remove { agent, .. }
+        | Effect::KeepText { agent, .. }
+        | Effect::ForgetText { agent, .. }
+        | Effect::Type { agent, .. }
+        | Effect::AskTyped { agent, .. }
         | Effect::AskLease { agent, .. }
         | Effect::SetLease { agent, .. }
         | Effect::Event { agent, .. } => Some(*agent),

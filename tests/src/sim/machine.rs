@@ -10,6 +10,7 @@ use protocol::report::{Collected, Usage};
 use protocol::time::Timestamp;
 
 use super::hostd::Hostd;
+use super::messages::Typed;
 use super::network::Life;
 
 /// What is left of the process tree of an agent.
@@ -42,6 +43,7 @@ pub struct Folder {
     pub launch: u32,
     /// Its processes stand still.
     pub frozen: bool,
+    pub typed: Typed,
 }
 
 impl Folder {
@@ -57,6 +59,7 @@ impl Folder {
             archived: false,
             launch: 0,
             frozen: false,
+            typed: Typed::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! the fleet must then settle and stay settled.
 //!
 //! `world` owns time and programs, `network` the mail, `machine` disks and processes, `store` what the bus
-//! keeps; `hostd` and `manager` are the shells around the cores; `operator` plans the requests, `faults` the
+//! keeps; `hostd` and `manager` are the shells around the cores; `operator` plans the requests, `messages` those of texts, `faults` the
 //! storm; `oracle` judges. A seed is the whole story: the same seed gives the same world.
 
 #![expect(
@@ -19,6 +19,7 @@ pub mod hostd;
 pub mod log;
 pub mod machine;
 pub mod manager;
+pub mod messages;
 pub mod network;
 pub mod operator;
 pub mod oracle;

@@ -36,6 +36,7 @@ impl World {
             let name = format!("agent-{n}");
             let create = self.creation(&name);
             self.plan(at, create);
+            self.plan_messages(&name, at);
             // Also while the start is under way.
             let most = if self.dice.percent(40) { 1_500 } else { 40_000 };
             let later = at + self.dice.between(0, most);
@@ -101,13 +102,13 @@ impl World {
         self.operator.actions.iter().filter(asks).count()
     }
 
-    fn plan(&mut self, at: u64, request: Request) {
+    pub fn plan(&mut self, at: u64, request: Request) {
         let action = self.operator.actions.len();
         self.operator.actions.push(Action { request, answer: None, granted: None, sends: 200 });
         self.after(at, Event::Client(action));
     }
 
-    fn key(&mut self) -> RequestKey {
+    pub fn key(&mut self) -> RequestKey {
         RequestKey(format!("{:032x}", self.dice.bits()))
     }
 

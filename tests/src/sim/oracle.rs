@@ -56,7 +56,7 @@ impl World {
         all.flat_map(|(m, machine)| machine.folders.iter().map(move |(agent, folder)| (m, *agent, folder)))
     }
 
-    fn folder(&self, agent: AgentId) -> Option<&Folder> {
+    pub fn folder(&self, agent: AgentId) -> Option<&Folder> {
         self.machines.iter().find_map(|machine| machine.folders.get(&agent))
     }
 
@@ -238,6 +238,7 @@ impl World {
                 found.push(format!("{} ({}) is nobody's", view.id, view.name));
             }
         }
+        self.differ_in_messages(&mut found);
         for run in core.runs() {
             for task in core.tasks(now, run.id) {
                 self.differ_in_task(&task, &mut found);

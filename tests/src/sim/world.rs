@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hostd_core::{ExitCause, ExitSeen, Input, StartFacts};
 use protocol::agent::Role;
-use protocol::ids::AgentId;
+use protocol::ids::{AgentId, MessageId};
 
 use super::dice::Dice;
 use super::faults::Fault;
@@ -12,6 +12,7 @@ use super::hostd::HostEvent;
 use super::log::Log;
 use super::machine::{Folder, Machine, Plan, Process, exit};
 use super::manager::{Manager, ManagerEvent};
+use super::messages::Asked;
 use super::network::{Life, Mail, Network};
 use super::operator::Operator;
 use super::oracle::Oracle;
@@ -49,6 +50,8 @@ pub enum ProgramEvent {
     Lease,
     /// The judge does.
     LeaseJudged,
+    /// A hostd's life asks its supervisor.
+    Shim(Life, MessageId, Asked),
 }
 
 pub struct World {
@@ -253,6 +256,9 @@ impl World {
     }
 
     fn program_event(&mut self, m: usize, agent: AgentId, event: ProgramEvent) {
+        if let ProgramEvent::Shim(life, message, asked) = event {
+            return self.shim_answers(m, life, agent, message, asked);
+        }
         let clock = self.machines[m].clock(self.now);
         let Some(folder) = self.machines[m].folders.get_mut(&agent) else { return };
         match event {
@@ -278,6 +284,8 @@ impl World {
                     self.after(1_000, Event::Program(m, boot, agent, ProgramEvent::LeaseJudged));
                 }
             }
+            // Taken above.
+            ProgramEvent::Shim(..) => {}
             ProgramEvent::Lease => {
                 let Some(until) = folder.lease_until.filter(|_| folder.is_live()) else { return };
                 if until <= clock {

@@ -19,6 +19,7 @@
 mod end;
 mod launch;
 mod lease;
+mod messages;
 mod removal;
 mod settings;
 mod signals;
@@ -31,6 +32,7 @@ use protocol::report::{Life, SessionFacts, Usage};
 use protocol::time::Timestamp;
 
 use self::lease::LeaseClock;
+use self::messages::Talk;
 use self::signals::Seen;
 use crate::effect::Effect;
 use crate::input::{ExitSeen, Found, StartFacts};
@@ -89,6 +91,7 @@ pub struct Agent {
     is_limiting: bool,
     /// After a freeze or a thaw that failed.
     freeze_at: Option<Timestamp>,
+    talk: Talk,
 }
 
 impl Agent {
@@ -116,6 +119,7 @@ impl Agent {
             is_freezing: false,
             is_limiting: false,
             freeze_at: None,
+            talk: Talk::default(),
         }
     }
 
@@ -146,7 +150,10 @@ impl Agent {
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let lease = self.lease.filter(|_| self.stage.is_live()).map(|lease| lease.ask_at);
-        [self.kill_at, self.remove_at, lease, self.freeze_due_at()].into_iter().flatten().min()
+        [self.kill_at, self.remove_at, lease, self.freeze_due_at(), self.talk_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The agent as this hostd found it at its start.

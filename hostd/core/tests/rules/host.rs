@@ -229,6 +229,10 @@ pub(crate) fn kinds(effects: &[Effect]) -> Vec<&'static str> {
             Effect::AskLease { .. } => "ask-lease",
             Effect::SetLease { .. } => "set-lease",
             Effect::Forget(_) => "forget",
+            Effect::KeepText { .. } => "keep-text",
+            Effect::Type { .. } => "type",
+            Effect::AskTyped { .. } => "ask-typed",
+            Effect::ForgetText { .. } => "forget-text",
             Effect::Report(_) => "report",
             Effect::Event { .. } => "event",
         })

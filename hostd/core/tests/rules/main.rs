@@ -1,4 +1,4 @@
-//! What a host core promises: rules by name (`life`, `adoption`), and properties of any sequence of inputs.
+//! What a host core promises: rules by name (`life`, `adoption`, `messages`), and properties of any sequence of inputs.
 
 #[cfg(test)]
 mod adoption;
@@ -7,6 +7,8 @@ mod changes;
 mod host;
 #[cfg(test)]
 mod life;
+#[cfg(test)]
+mod messages;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

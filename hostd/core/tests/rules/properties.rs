@@ -238,7 +238,10 @@ impl Watched {
             Effect::Forget(agent) => {
                 prop_assert!(self.destroyed.contains(agent), "forgotten while it is there")
             }
+            Effect::Type { agent, .. } | Effect::AskTyped { agent, .. } => self.is_saved(*agent)?,
             Effect::SaveFencing(_)
+            | Effect::KeepText { .. }
+            | Effect::ForgetText { .. }
             | Effect::AskLease { .. }
             | Effect::SetLease { .. }
             | Effect::Event { .. } => {}

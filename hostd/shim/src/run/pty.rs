@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
-use nix::sys::termios::{InputFlags, SetArg, tcgetattr, tcsetattr};
+use nix::sys::termios::{InputFlags, LocalFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{Uid, fchown};
 
 pub(crate) struct Pty {
@@ -88,6 +88,11 @@ impl Pty {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Whether the terminal collects lines before the program sees them (canonical mode). Unknown counts as no.
+    pub(crate) fn collects_lines(&self) -> bool {
+        tcgetattr(&self.slave).is_ok_and(|settings| settings.local_flags.contains(LocalFlags::ICANON))
     }
 
     /// Whether the program has left input unread. Asked with poll(2), which, unlike FIONREAD, first moves what is

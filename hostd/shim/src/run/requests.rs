@@ -18,6 +18,11 @@ use protocol::codec::socket_bytes;
 const NUDGE_MS: u64 = 60;
 /// Longest text typed in one piece.
 const TEXT_LIMIT: usize = 16 << 20;
+/// A terminal in canonical mode keeps so much of a line and drops the rest without a word (N_TTY_BUF_SIZE of Linux,
+/// less the line's end).
+const LINE_LIMIT: usize = 4095;
+/// Added to a line by the brackets of a paste, at most.
+const PASTE_BRACKETS: usize = 12;
 /// Full reset: whatever state the skipped output left the viewer in.
 const RESET: &[u8] = b"\x1bc";
 
@@ -84,7 +89,9 @@ impl Supervisor {
     }
 
     pub(crate) fn answer_typed(&mut self, answer: Answer) {
-        self.reply(answer.asker.client, &answer.asker.frame_id, &Reply::Typed(answer.typed));
+        for asker in answer.askers {
+            self.reply(asker.client, &asker.frame_id, &Reply::Typed(answer.typed));
+        }
     }
 
     /// `None`: the answer follows later.
@@ -104,7 +111,15 @@ impl Supervisor {
                 Ok(Reply::Done)
             }
             Request::Resize { rows, cols } => self.resize(id, rows, cols),
-            Request::Type(text) => return self.type_text(id, frame_id, text).err().map(Err),
+            Request::Type(text) => return self.type_text(id, frame_id, None, text).err().map(Err),
+            Request::Message { id: message, text } => {
+                return self.typed(id, frame_id, &message).unwrap_or_else(|_not_typed| {
+                    self.type_text(id, frame_id, Some(message), text).err().map(Err)
+                });
+            }
+            Request::Typed { id: message } => {
+                return self.typed(id, frame_id, &message).unwrap_or_else(|refusal| Some(Err(refusal)));
+            }
             Request::Modes => Ok(Reply::Modes { set: self.modes.set() }),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::RenewLease { deadline_boottime_ms } => {
@@ -179,7 +194,26 @@ impl Supervisor {
         Ok(Reply::Done)
     }
 
-    fn type_text(&mut self, id: u64, frame_id: &str, text: TypeText) -> Result<(), Refusal> {
+    /// The answer about a message of which something was or is being typed: at once, or (`None`) with the others that
+    /// wait for it.
+    fn typed(&mut self, id: u64, frame_id: &str, message: &str) -> Result<Option<Answered>, Refusal> {
+        if let Some(typed) = self.typist.decided(message) {
+            return Ok(Some(Ok(Reply::Typed(typed))));
+        }
+        let asker = Asker { client: id, frame_id: frame_id.to_owned() };
+        if self.typist.join(message, asker) {
+            return Ok(None);
+        }
+        Err(refusal(RefusalReason::NotTyped, "nothing of this message was typed"))
+    }
+
+    fn type_text(
+        &mut self,
+        id: u64,
+        frame_id: &str,
+        message: Option<String>,
+        text: TypeText,
+    ) -> Result<(), Refusal> {
         if self.end.is_some() {
             return Err(refusal(RefusalReason::Ended, "the program has ended"));
         }
@@ -191,6 +225,14 @@ impl Supervisor {
             let message = "the text holds control characters other than TAB and LF";
             return Err(refusal(RefusalReason::ControlCharacters, message));
         }
+        let paste_on = self.modes.is_set(BRACKETED_PASTE);
+        let longest = typing::longest_line(&text.bytes) + if paste_on { PASTE_BRACKETS } else { 0 };
+        if text.how != TypeHow::Keys && longest > LINE_LIMIT && self.pty.collects_lines() {
+            let message = format!(
+                "the program reads whole lines of at most {LINE_LIMIT} bytes, and one of these has {longest}"
+            );
+            return Err(refusal(RefusalReason::LineTooLong, &message));
+        }
         if !self.typist.has_room() {
             let message = "the program has not read what was typed before";
             return Err(refusal(RefusalReason::Busy, message));
@@ -201,7 +243,7 @@ impl Supervisor {
             return Err(refusal(RefusalReason::Draft, &message));
         }
         let asker = Asker { client: id, frame_id: frame_id.to_owned() };
-        self.typist.text(facts::boottime_ms(), asker, text, self.modes.is_set(BRACKETED_PASTE));
+        self.typist.text(facts::boottime_ms(), asker, message, text, paste_on);
         Ok(())
     }
 

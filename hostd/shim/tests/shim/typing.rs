@@ -133,3 +133,51 @@ fn after_the_end_nothing_is_typed() {
     std::fs::write(agent.path("go"), "").unwrap();
     agent.ended();
 }
+
+fn message(id: &str, bytes: &[u8]) -> Request {
+    let text = TypeText {
+        bytes: bytes.to_vec(),
+        how: TypeHow::Auto,
+        enter_after_ms: Some(50),
+        refuse_on_draft: true,
+        timeout_ms: 10_000,
+    };
+    Request::Message { id: id.to_owned(), text }
+}
+
+fn typed_of(id: &str) -> Request {
+    Request::Typed { id: id.to_owned() }
+}
+
+#[test]
+fn a_message_asked_for_twice_is_typed_once_and_answered_the_same() {
+    let agent = recorder("\\033[?2004h");
+    let mut connection = with_bracketed_paste(&agent);
+    assert_eq!(refused(&connection.ask(&typed_of("m1"))), RefusalReason::NotTyped);
+    // The first asker dies in the middle; who asks next waits for the one outcome.
+    connection.send(&message("m1", b"once"));
+    wait_got(&agent, b"\x1b[200~once\x1b[201~");
+    drop(connection);
+    let mut connection = agent.connect();
+    assert_eq!(typed(&connection.ask(&message("m1", b"once"))).outcome, TypeOutcome::Delivered);
+    assert_eq!(typed(&connection.ask(&typed_of("m1"))).outcome, TypeOutcome::Delivered);
+    assert_eq!(typed(&connection.ask(&message("m2", b"two"))).outcome, TypeOutcome::Delivered);
+    assert_eq!(typed(&connection.ask(&message("m1", b"once"))).outcome, TypeOutcome::Delivered);
+    wait_got(&agent, b"\x1b[200~once\x1b[201~\r\x1b[200~two\x1b[201~\r");
+}
+
+/// The kernel drops what is over its limit of a line without a word.
+#[test]
+fn a_line_that_the_terminal_would_cut_is_refused_and_the_longest_one_arrives() {
+    let agent = Agent::started(&shell("stty -echo; printf ready; exec cat >got"));
+    agent.wait_for_output("ready");
+    let mut connection = agent.connect();
+    let longest = "x".repeat(4095);
+    assert_eq!(
+        refused(&connection.ask(&message("m1", format!("a\n{longest}y\nb").as_bytes()))),
+        RefusalReason::LineTooLong
+    );
+    let text = format!("a\n{longest}\nb");
+    assert_eq!(typed(&connection.ask(&message("m2", text.as_bytes()))).outcome, TypeOutcome::Delivered);
+    wait_got(&agent, format!("{text}\n").as_bytes());
+}

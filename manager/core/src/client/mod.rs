@@ -88,6 +88,10 @@ impl Core {
             }
             Request::DecideTasks(decide) => self.decide_tasks(now, caller, *decide),
             Request::MergeRun(merge) => self.merge_run(now, caller, *merge),
+            Request::SendMessage { targets, typing, .. } => {
+                self.send_message(now, caller, targets, &typing);
+            }
+            Request::CancelMessages { messages, .. } => self.cancel_messages(now, caller, messages),
             Request::Status
             | Request::Hosts
             | Request::ListAgents(_)
@@ -112,7 +116,9 @@ impl Core {
             | Request::PutFile { .. }
             | Request::MakeNode { .. }
             | Request::FollowMerge { .. }
-            | Request::ShowTask { .. } => {
+            | Request::ShowTask { .. }
+            | Request::ListMessages { .. }
+            | Request::WaitMessages { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
         }
@@ -157,6 +163,10 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::DecideTasks(_)
         | Request::MergeRun(_)
         | Request::FollowMerge { .. }
+        | Request::SendMessage { .. }
+        | Request::CancelMessages { .. }
+        | Request::ListMessages { .. }
+        | Request::WaitMessages { .. }
         | Request::Status
         | Request::Hosts
         | Request::ListAgents(_)

@@ -6,6 +6,7 @@ mod invariants;
 mod landing;
 
 mod loading;
+mod messages;
 mod review;
 mod runs;
 mod scale;

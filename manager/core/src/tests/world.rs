@@ -7,6 +7,7 @@ use protocol::api::{Reply, Request, SubmitRun};
 use protocol::error::WireError;
 use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, HostId, Incarnation, Region, RequestKey, RunId, Seq, TaskId};
+use protocol::message::{MessageFacts, MessageState};
 use protocol::order::{Answer, Command, Discard, Question};
 use protocol::report::{Collected, Heartbeat, HostFacts, Life, Report, Usage};
 use protocol::task::{RunSpec, SubmitTask, TaskInput, TaskSpec, TaskState, TaskView};
@@ -263,8 +264,16 @@ impl World {
                     refuses: None,
                     is_old: false,
                     lease_until: spec.lease_ms.map(|ms| now.after_ms(ms)),
+                    messages: MessageFacts::default(),
+                    types: MessageState::Delivered,
                     spec: *spec,
                 });
+            }
+            command @ (Command::Send { .. } | Command::Recall { .. }) => {
+                match host.programs.get_mut(&agent) {
+                    Some(program) => program.take_message(now, &command),
+                    None => return,
+                }
             }
             Command::Stop { spec, .. } => {
                 let wanted = spec.clone();
@@ -339,6 +348,7 @@ impl World {
             usage: Usage::default(),
             unmet: program.unmet.clone(),
             earlier: Vec::new(),
+            messages: program.messages.clone(),
         }
     }
 

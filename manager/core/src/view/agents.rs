@@ -84,6 +84,7 @@ impl Core {
             generation: desired.map(|desired| desired.generation),
             unmet: agent.unmet(),
             spec,
+            messages: Vec::new(),
         })
     }
 
@@ -159,6 +160,12 @@ impl Core {
     #[must_use]
     pub fn is_gone(&self, id: AgentId) -> bool {
         self.fleet.standing(id) == Standing::Gone
+    }
+
+    /// Whether its program has ended, as its host has reported.
+    #[must_use]
+    pub fn is_over(&self, id: AgentId) -> bool {
+        matches!(self.fleet.standing(id), Standing::Ended | Standing::Gone)
     }
 
     #[must_use]

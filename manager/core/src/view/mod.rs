@@ -3,6 +3,7 @@
 mod agents;
 mod compare;
 mod find;
+mod messages;
 mod pattern;
 mod runs;
 mod why;

@@ -131,6 +131,7 @@ fn describe(row: &AgentRow) -> String {
             "transcript",
             report.and_then(|r| r.transcript.as_ref()).map(|t| human_size(t.bytes)).unwrap_or_default(),
         ),
+        ("messages", waiting(view)),
         (
             "session",
             report
@@ -139,4 +140,10 @@ fn describe(row: &AgentRow) -> String {
                 .unwrap_or_default(),
         ),
     ])
+}
+
+/// Texts that wait to be typed, and why the first one does.
+fn waiting(view: &AgentView) -> String {
+    let Some(first) = view.messages.first() else { return String::new() };
+    format!("{} queued, waits: {} (phalanx messages {})", view.messages.len(), first.reason, view.name)
 }

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod config;
 pub mod files;
 pub mod house;
+pub mod message;
 pub mod review;
 pub mod run;
 pub mod screen;
@@ -106,6 +107,23 @@ pub enum Command {
         before_help = "Examples:\n  phalanx exec demo -- git status\n  phalanx exec -i demo -- sh < script.sh"
     )]
     Exec(agent::Exec),
+    /// Type a text into an agent's terminal, once, when its program may be typed to
+    #[command(visible_alias = "message")]
+    #[command(before_help = "Examples:
+  phalanx send demo 'go on, and run the tests'
+  git diff | phalanx send -l team=core --yes -f -")]
+    #[command(
+        after_help = "A message is delivered once, or told as not delivered or unknown. It waits while a person \
+types in that terminal,\nwhile the program is not ready, asks a person something, or is frozen; it answers no dialog. \
+Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, with --no-wait), 1 not delivered, \
+9 unknown, 124 still queued after --timeout."
+    )]
+    Send(message::Send),
+    /// What became of messages; take one back
+    #[command(before_help = "Examples:
+  phalanx messages demo
+  phalanx messages --cancel 01k8kg5o6se9mbfg6l211odm5o")]
+    Messages(message::Messages),
     /// Wait until agents are in a phase, or have ended
     #[command(
         before_help = "Examples:\n  phalanx wait demo --for ended --timeout 30s\n  phalanx wait a b c --any"

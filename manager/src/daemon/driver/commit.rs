@@ -26,6 +26,7 @@ enum Layer {
     Tasks,
     Runs,
     Desired,
+    Messages,
     Requests,
     Forgotten,
 }
@@ -38,6 +39,7 @@ impl Layer {
             record::TASKS => Self::Tasks,
             record::RUNS => Self::Runs,
             record::DESIRED => Self::Desired,
+            record::OUTBOX => Self::Messages,
             _ => Self::Requests,
         }
     }

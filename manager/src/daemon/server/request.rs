@@ -23,6 +23,9 @@ const DESTROY_LIMIT: Duration = Duration::from_secs(40);
 /// More for each task of a submission: every one is a record.
 const PER_TASK: Duration = Duration::from_millis(2);
 
+/// More for each message: every one is a record with a text.
+const PER_TEXT: Duration = Duration::from_millis(50);
+
 /// Answers requests of clients; cheap to clone.
 #[derive(Clone)]
 pub struct Answerer {
@@ -50,7 +53,9 @@ impl Requests for Answerer {
             | Request::CloseRun { .. }
             | Request::ChangeAgents { .. }
             | Request::MergeRun(_)
-            | Request::DecideTasks(_) => self.change(request).await,
+            | Request::DecideTasks(_)
+            | Request::SendMessage { .. }
+            | Request::CancelMessages { .. } => self.change(request).await,
             Request::Status => {
                 let facts = Arc::clone(&self.facts);
                 let connected = self.hosts.bus.is_connected();
@@ -69,6 +74,12 @@ impl Requests for Answerer {
             Request::ListRuns => Ok(Reply::Runs(driver.glance(queries::runs).await?)),
             Request::ShowRun { run } => driver.glance(move |glance| queries::show_run(glance, &run)).await?,
             Request::Why { target } => driver.glance(move |glance| queries::why(glance, &target)).await?,
+            Request::ListMessages { targets, messages } => {
+                driver.glance(move |glance| queries::messages(glance, &targets, &messages)).await?
+            }
+            Request::WaitMessages { messages, until } => {
+                stream::messages::wait(driver.clone(), messages, until, items).await
+            }
             Request::WaitAgents { targets, until } => {
                 stream::wait::wait(driver.clone(), targets, until, items).await
             }
@@ -128,6 +139,9 @@ impl Answerer {
             }
             Request::SubmitRun(submit) => {
                 CHANGE_LIMIT + PER_TASK * u32::try_from(submit.tasks.len()).unwrap_or(u32::MAX)
+            }
+            Request::SendMessage { targets, .. } => {
+                CHANGE_LIMIT + PER_TEXT * u32::try_from(targets.len()).unwrap_or(u32::MAX)
             }
             _ => CHANGE_LIMIT,
         };

@@ -11,5 +11,6 @@ pub mod follow_run;
 pub mod house;
 pub mod kept;
 pub mod logs;
+pub mod messages;
 pub mod transcript;
 pub mod wait;

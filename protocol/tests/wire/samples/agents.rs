@@ -7,6 +7,7 @@ use protocol::agent::{
     Role, StartStep, TaskLink,
 };
 use protocol::ids::{Fencing, Generation, Incarnation, Seq};
+use protocol::message::MessageFacts;
 use protocol::report::{
     Collected, Life, Output, Report, SessionFacts, TranscriptFacts, Unmet, Usage, WorkspaceFacts,
 };
@@ -174,6 +175,7 @@ pub(crate) fn report() -> Report {
         usage: Usage { cpu_ms: 1_540, memory_peak_bytes: 7_340_032 },
         unmet: Vec::new(),
         earlier: Vec::new(),
+        messages: MessageFacts::default(),
     }
 }
 

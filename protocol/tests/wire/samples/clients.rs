@@ -44,6 +44,7 @@ pub(crate) fn agent_view() -> AgentView {
         cpu_ms: 1_540,
         generation: None,
         unmet: Vec::new(),
+        messages: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod clients;
 pub(crate) mod hosts;
 pub(crate) mod looking;
 pub(crate) mod merges;
+pub(crate) mod messages;
 pub(crate) mod screens;
 pub(crate) mod tasks;
 
@@ -64,5 +65,6 @@ pub(crate) fn all() -> Vec<Sample> {
     all.extend(clients::all());
     all.extend(looking::all());
     all.extend(screens::all());
+    all.extend(messages::all());
     all
 }

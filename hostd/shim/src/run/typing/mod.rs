@@ -8,12 +8,14 @@
 //! The Enter of a bracketed paste waits until the program has read the paste: read in one piece with it, some
 //! programs take the Enter for a line of the paste.
 
+mod decided;
 mod draft;
 
 use std::collections::VecDeque;
 
 use protocol::shim::{TypeHow, TypeOutcome, TypeText, Typed};
 
+use decided::Decided;
 use draft::Draft;
 
 /// Over this, clients are no longer read.
@@ -47,8 +49,10 @@ struct Text {
     deadline: u64,
     bracketed: bool,
     presses_enter: bool,
-    /// `None` once it has been answered: it ran out of time and only its rest is still to go.
-    asker: Option<Asker>,
+    /// None once it has been answered: it ran out of time and only its rest is still to go.
+    askers: Vec<Asker>,
+    /// Of a text that is typed once, however often it is asked for.
+    message: Option<String>,
     draft: u64,
 }
 
@@ -60,7 +64,7 @@ enum Item {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    pub(crate) asker: Asker,
+    pub(crate) askers: Vec<Asker>,
     pub(crate) typed: Typed,
 }
 
@@ -68,6 +72,7 @@ pub(crate) struct Answer {
 pub(crate) struct Typist {
     items: VecDeque<Item>,
     draft: Draft,
+    decided: Decided,
 }
 
 impl Typist {
@@ -77,7 +82,27 @@ impl Typist {
         }
     }
 
-    pub(crate) fn text(&mut self, now: u64, asker: Asker, text: TypeText, paste_on: bool) {
+    /// What became of a message of which something was typed.
+    pub(crate) fn decided(&self, message: &str) -> Option<Typed> {
+        self.decided.of(message)
+    }
+
+    /// Joins those who wait for a message that is being typed; false when there is none.
+    pub(crate) fn join(&mut self, message: &str, asker: Asker) -> bool {
+        let same = |item: &&mut Item| matches!(item, Item::Text(text) if text.message.as_deref() == Some(message) && !text.askers.is_empty());
+        let Some(Item::Text(text)) = self.items.iter_mut().find(same) else { return false };
+        text.askers.push(asker);
+        true
+    }
+
+    pub(crate) fn text(
+        &mut self,
+        now: u64,
+        asker: Asker,
+        message: Option<String>,
+        text: TypeText,
+        paste_on: bool,
+    ) {
         let bracketed = paste_on && text.how == TypeHow::Auto;
         let mut bytes = text.bytes;
         match text.how {
@@ -97,7 +122,8 @@ impl Typist {
             deadline,
             bracketed,
             presses_enter: text.enter_after_ms.is_some(),
-            asker: Some(asker),
+            askers: vec![asker],
+            message,
             draft: 0,
         }));
     }
@@ -187,7 +213,7 @@ impl Typist {
     }
 
     fn expire(&mut self, now: u64) -> Option<Answer> {
-        let late = |item: &Item| matches!(item, Item::Text(t) if t.asker.is_some() && t.deadline <= now);
+        let late = |item: &Item| matches!(item, Item::Text(t) if !t.askers.is_empty() && t.deadline <= now);
         let index = self.items.iter().position(late)?;
         if index == 0
             && let Some(Item::Text(text)) = self.items.front_mut()
@@ -202,17 +228,22 @@ impl Typist {
                     text.bytes.truncate(written);
                 }
                 let (bracketed, draft) = (text.bracketed, text.draft);
-                let asker = text.asker.take()?;
+                let (askers, message) = (std::mem::take(&mut text.askers), text.message.clone());
                 if written >= text.bytes.len() {
                     self.items.pop_front();
                 }
-                let outcome = TypeOutcome::Unknown;
-                return Some(Answer { asker, typed: Typed { outcome, bracketed, draft_possible: draft } });
+                let typed = Typed { outcome: TypeOutcome::Unknown, bracketed, draft_possible: draft };
+                return Some(self.answer(askers, message, typed));
             }
             return self.finish(TypeOutcome::Unknown);
         }
         let Some(Item::Text(text)) = self.items.remove(index) else { return None };
-        Some(answer(text.asker?, TypeOutcome::NotDelivered, text.bracketed, self.draft()))
+        let typed = Typed {
+            outcome: TypeOutcome::NotDelivered,
+            bracketed: text.bracketed,
+            draft_possible: self.draft(),
+        };
+        Some(self.answer(text.askers, text.message, typed))
     }
 
     fn finish(&mut self, outcome: TypeOutcome) -> Option<Answer> {
@@ -220,17 +251,31 @@ impl Typist {
         if text.presses_enter {
             self.draft.sent();
         }
-        Some(answer(text.asker?, outcome, text.bracketed, text.draft))
+        if text.askers.is_empty() {
+            return None;
+        }
+        let typed = Typed { outcome, bracketed: text.bracketed, draft_possible: text.draft };
+        Some(self.answer(text.askers, text.message, typed))
+    }
+
+    fn answer(&mut self, askers: Vec<Asker>, message: Option<String>, typed: Typed) -> Answer {
+        if let Some(message) = message {
+            self.decided.note(message, typed);
+        }
+        Answer { askers, typed }
     }
 
     /// The program has ended: nothing more is typed.
     pub(crate) fn close(&mut self) -> Vec<Answer> {
         let mut answers = Vec::new();
         for item in std::mem::take(&mut self.items) {
-            if let Item::Text(Text { asker: Some(asker), phase, bracketed, draft, .. }) = item {
+            if let Item::Text(Text { askers, message, phase, bracketed, draft, .. }) = item
+                && !askers.is_empty()
+            {
                 let untouched = phase == (Phase::Body { written: 0 });
                 let outcome = if untouched { TypeOutcome::NotDelivered } else { TypeOutcome::Unknown };
-                answers.push(answer(asker, outcome, bracketed, draft));
+                let typed = Typed { outcome, bracketed, draft_possible: draft };
+                answers.push(self.answer(askers, message, typed));
             }
         }
         answers
@@ -238,7 +283,7 @@ impl Typist {
 
     pub(crate) fn deadline(&self) -> Option<u64> {
         let texts = self.items.iter().filter_map(|item| match item {
-            Item::Text(text) if text.asker.is_some() => Some(text.deadline),
+            Item::Text(text) if !text.askers.is_empty() => Some(text.deadline),
             _ => None,
         });
         let step = match self.items.front() {
@@ -252,19 +297,19 @@ impl Typist {
     }
 }
 
-const fn answer(asker: Asker, outcome: TypeOutcome, bracketed: bool, draft_possible: u64) -> Answer {
-    Answer { asker, typed: Typed { outcome, bracketed, draft_possible } }
-}
-
 /// Enter sends CR; LF is another key.
 fn line_ends_as_keys(bytes: &mut [u8]) {
     bytes.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b'\r');
 }
 
-/// Whether a text holds control characters (C0 but TAB and LF, DEL, C1): in a paste they would end it or be commands.
+/// As [`protocol::message::has_controls`], of bytes that may be no text.
 pub(crate) fn has_controls(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars().any(|c| c.is_control() && c != '\t' && c != '\n')
+    protocol::message::has_controls(&String::from_utf8_lossy(bytes))
+}
+
+/// The longest line of a text, in bytes.
+pub(crate) fn longest_line(bytes: &[u8]) -> usize {
+    bytes.split(|byte| *byte == b'\n').map(<[u8]>::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn write_all(typist: &mut Typist, now: u64) -> (Vec<u8>, Vec<Answer>) {
 #[test]
 fn a_paste_is_bracketed_and_its_enter_waits_until_it_has_been_read() {
     let mut typist = Typist::default();
-    typist.text(0, asker("a"), text(b"one\ntwo", TypeHow::Auto, Some(300)), true);
+    typist.text(0, asker("a"), None, text(b"one\ntwo", TypeHow::Auto, Some(300)), true);
     typist.person(b"x".to_vec());
     assert_eq!(write_all(&mut typist, 0), (b"\x1b[200~one\ntwo\x1b[201~".to_vec(), vec![]));
     assert_eq!(typist.tick(10, || true), None);
@@ -40,9 +40,9 @@ fn a_paste_is_bracketed_and_its_enter_waits_until_it_has_been_read() {
 #[test]
 fn without_bracketed_paste_lines_are_keys_and_enter_follows_at_once() {
     let mut typist = Typist::default();
-    typist.text(0, asker("a"), text(b"one\ntwo", TypeHow::Auto, Some(300)), false);
-    typist.text(0, asker("b"), text(b"q\n", TypeHow::Plain, None), true);
-    typist.text(0, asker("c"), text(b"\x1b\n", TypeHow::Keys, None), true);
+    typist.text(0, asker("a"), None, text(b"one\ntwo", TypeHow::Auto, Some(300)), false);
+    typist.text(0, asker("b"), None, text(b"q\n", TypeHow::Plain, None), true);
+    typist.text(0, asker("c"), None, text(b"\x1b\n", TypeHow::Keys, None), true);
     let (bytes, answers) = write_all(&mut typist, 0);
     assert_eq!(bytes, b"one\rtwo\rq\r\x1b\n");
     assert_eq!(answers.len(), 3);
@@ -52,7 +52,7 @@ fn without_bracketed_paste_lines_are_keys_and_enter_follows_at_once() {
 #[test]
 fn an_unread_paste_is_unknown_in_time_and_enter_is_never_pressed() {
     let mut typist = Typist::default();
-    typist.text(0, asker("a"), text(b"one", TypeHow::Auto, Some(300)), true);
+    typist.text(0, asker("a"), None, text(b"one", TypeHow::Auto, Some(300)), true);
     write_all(&mut typist, 0);
     assert_eq!(typist.tick(1299, || true), None);
     assert_eq!(typist.tick(1300, || true).unwrap().typed.outcome, TypeOutcome::Unknown);
@@ -64,7 +64,7 @@ fn an_unread_paste_is_unknown_in_time_and_enter_is_never_pressed() {
 #[test]
 fn a_half_written_paste_is_unknown_and_still_gets_its_closing_bracket() {
     let mut typist = Typist::default();
-    typist.text(0, asker("a"), text(b"one", TypeHow::Auto, Some(300)), true);
+    typist.text(0, asker("a"), None, text(b"one", TypeHow::Auto, Some(300)), true);
     assert_eq!(typist.wrote(0, 7), None);
     assert_eq!(typist.tick(1300, || true).unwrap().typed.outcome, TypeOutcome::Unknown);
     assert_eq!(write_all(&mut typist, 1400), (b"ne\x1b[201~".to_vec(), vec![]));
@@ -74,7 +74,7 @@ fn a_half_written_paste_is_unknown_and_still_gets_its_closing_bracket() {
 #[test]
 fn a_half_written_line_is_unknown_and_its_rest_and_enter_are_dropped() {
     let mut typist = Typist::default();
-    typist.text(0, asker("a"), text(b"one", TypeHow::Plain, Some(0)), false);
+    typist.text(0, asker("a"), None, text(b"one", TypeHow::Plain, Some(0)), false);
     assert_eq!(typist.wrote(0, 2), None);
     assert_eq!(typist.tick(1000, || true).unwrap().typed.outcome, TypeOutcome::Unknown);
     assert_eq!(typist.next_bytes(), None);
@@ -84,7 +84,7 @@ fn a_half_written_line_is_unknown_and_its_rest_and_enter_are_dropped() {
 fn a_text_of_which_nothing_was_taken_is_not_delivered() {
     let mut typist = Typist::default();
     typist.person(b"stuck".to_vec());
-    typist.text(0, asker("a"), text(b"one", TypeHow::Auto, Some(300)), true);
+    typist.text(0, asker("a"), None, text(b"one", TypeHow::Auto, Some(300)), true);
     let answer = typist.tick(1300, || true).unwrap();
     assert_eq!(answer.typed.outcome, TypeOutcome::NotDelivered);
     assert_eq!(write_all(&mut typist, 1300).0, b"stuck");
@@ -95,7 +95,7 @@ fn a_persons_unsent_bytes_are_told_and_gone_with_our_enter() {
     let mut typist = Typist::default();
     typist.person(b"dra".to_vec());
     assert_eq!(typist.draft(), 3, "also before they are written");
-    typist.text(0, asker("a"), text(b"one", TypeHow::Plain, Some(0)), false);
+    typist.text(0, asker("a"), None, text(b"one", TypeHow::Plain, Some(0)), false);
     let (_, answers) = write_all(&mut typist, 0);
     assert_eq!(answers[0].typed.draft_possible, 3);
     assert_eq!(typist.draft(), 0);
@@ -104,8 +104,8 @@ fn a_persons_unsent_bytes_are_told_and_gone_with_our_enter() {
 #[test]
 fn the_end_of_the_program_answers_every_text() {
     let mut typist = Typist::default();
-    typist.text(0, asker("a"), text(b"one", TypeHow::Auto, Some(300)), true);
-    typist.text(0, asker("b"), text(b"two", TypeHow::Auto, None), true);
+    typist.text(0, asker("a"), None, text(b"one", TypeHow::Auto, Some(300)), true);
+    typist.text(0, asker("b"), None, text(b"two", TypeHow::Auto, None), true);
     typist.wrote(0, 4);
     let outcomes: Vec<_> = typist.close().into_iter().map(|a| a.typed.outcome).collect();
     assert_eq!(outcomes, [TypeOutcome::Unknown, TypeOutcome::NotDelivered]);
@@ -117,4 +117,27 @@ fn control_characters_are_seen_and_text_of_any_language_is_not_one() {
         assert!(has_controls(bad), "{bad:?}");
     }
     assert!(!has_controls("tab\tline\n日本 é 👩‍🚀 \u{200d}".as_bytes()));
+}
+
+#[test]
+fn a_message_is_typed_once_and_every_asker_hears_its_outcome() {
+    let mut typist = Typist::default();
+    typist.text(0, asker("a"), Some("m".to_owned()), text(b"one", TypeHow::Plain, Some(0)), false);
+    assert_eq!(typist.decided("m"), None);
+    assert!(typist.join("m", asker("again")) && !typist.join("n", asker("x")));
+    let (bytes, answers) = write_all(&mut typist, 0);
+    assert_eq!((bytes.as_slice(), answers.len(), answers[0].askers.len()), (b"one\r".as_slice(), 1, 2));
+    assert_eq!(typist.decided("m").unwrap().outcome, TypeOutcome::Delivered);
+    assert!(!typist.join("m", asker("late")), "nothing is under way any more");
+}
+
+#[test]
+fn a_message_that_left_no_byte_may_be_tried_again_and_a_half_written_one_may_not() {
+    let mut typist = Typist::default();
+    typist.text(0, asker("a"), Some("m".to_owned()), text(b"one", TypeHow::Plain, Some(0)), false);
+    typist.text(0, asker("b"), Some("n".to_owned()), text(b"two", TypeHow::Plain, Some(0)), false);
+    typist.wrote(0, 2);
+    while typist.tick(1000, || true).is_some() {}
+    assert_eq!(typist.decided("m").unwrap().outcome, TypeOutcome::Unknown);
+    assert_eq!(typist.decided("n"), None);
 }

@@ -2,6 +2,7 @@
 
 use protocol::agent::{AgentSpec, End};
 use protocol::ids::Generation;
+use protocol::message::{MessageFacts, MessageState};
 use protocol::report::{Collected, Unmet};
 use protocol::time::Timestamp;
 
@@ -24,6 +25,9 @@ pub(in super::super) struct Program {
     pub(in super::super) refuses: Option<String>,
     /// Its host knows of no changes.
     pub(in super::super) is_old: bool,
+    pub(in super::super) messages: MessageFacts,
+    /// What a message becomes at once.
+    pub(in super::super) types: MessageState,
 }
 
 impl Program {
@@ -70,5 +74,7 @@ pub(in super::super) fn tombstone(spec: AgentSpec, generation: Generation) -> Pr
         unmet: Vec::new(),
         refuses: None,
         is_old: false,
+        messages: MessageFacts::default(),
+        types: MessageState::Delivered,
     }
 }

@@ -79,7 +79,9 @@ fn the_first_lease_covers_an_order_that_is_taken_at_its_expiry() {
     let (world, _, agent) = at_work(movable(task_spec("a")));
     let length_ms = world.orders.iter().find_map(|order| match &order.command {
         Command::Ensure { spec, .. } => spec.lease_ms,
-        Command::Stop { .. } | Command::Destroy { .. } => None,
+        Command::Stop { .. } | Command::Destroy { .. } | Command::Send { .. } | Command::Recall { .. } => {
+            None
+        }
     });
     assert_eq!(length_ms, Some(LEASE_MS));
     assert!(until(&world, agent) >= world.now.after_ms(30_000 + LEASE_MS + LEASE_MS / 10));

@@ -150,6 +150,18 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     adopt(&mut driver, loaded);
     tracing::info!(host = %machine.config.host, incarnation = %driver.core.incarnation(), "hostd looks after this host");
     driver.run(stop).await;
+    // With the last agent goes the last thing to look at; what is not known to have ended is looked at on.
+    let someone_lives =
+        !driver.adopting.is_empty() || driver.core.agents().values().any(|agent| agent.stage.is_live());
+    if !someone_lives && let Ok(tmux) = &machine.tmux {
+        match tokio::time::timeout(FAREWELL, tmux.stop_servers()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = crate::chain(&error), "a tmux server of ended agents may be left");
+            }
+            Err(_) => tracing::warn!("a tmux server of ended agents did not end in time"),
+        }
+    }
     // Jobs are cut off where they are: the next life finishes them. What was decided is still told.
     drop(driver);
     tasks.abort_all();

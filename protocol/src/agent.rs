@@ -229,6 +229,9 @@ pub struct Checkout {
     /// An ancestor of `commit` whose files are probably at hand on the host: a checkout from there costs little.
     #[serde(default)]
     pub near: Option<String>,
+    /// A snapshot whose files are laid over it, uncommitted: a commit on top of `commit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
 }
 
 /// Bytes kept in the blob store under their SHA-256.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, Blob, Environment, Phase, Role};
+pub use crate::change::{Change, LimitChange};
 use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
@@ -20,11 +21,11 @@ use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::report::{Report, Unmet};
 use crate::row::{AgentRow, RowFilter};
 use crate::signals::PhaseReason;
+use crate::snapshot::{Restored, Snapshot, SnapshotWish};
 use crate::task::{RunSpec, RunView, SubmitTask, TaskView, Verdict};
 use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
-pub use crate::change::{Change, LimitChange};
 pub use crate::message::MessageUntil;
 pub use crate::screen::AgentScreen;
 pub use crate::status::{HostView, StatusView};
@@ -235,6 +236,7 @@ pub enum Request {
         messages: Vec<MessageId>,
         until: MessageUntil,
     },
+    Snapshot(SnapshotWish),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -424,6 +426,8 @@ pub enum Reply {
         messages: Vec<MessageView>,
         as_of: Timestamp,
     },
+    Snapshots(Vec<Snapshot>),
+    Restored(Box<Restored>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ pub mod row;
 pub mod screen;
 pub mod shim;
 pub mod signals;
+pub mod snapshot;
 pub mod status;
 pub mod subject;
 pub mod task;

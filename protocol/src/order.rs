@@ -10,6 +10,7 @@ use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, MessageId, O
 use crate::merge::{MergeResult, MergeTarget, MergeWish};
 use crate::message::Typing;
 use crate::screen::ScreenView;
+use crate::snapshot::{Restored, Snapshot, SnapshotCall};
 use crate::time::Timestamp;
 
 /// A command fenced to one run of one host. Dropped unless incarnation, generation and fencing are current.
@@ -232,6 +233,11 @@ pub enum Question {
         commit: String,
         from: Option<String>,
     },
+    /// Snapshots of its workspace. Taking and restoring touch files and refs, never what is known of the agent.
+    Snapshot {
+        agent: AgentId,
+        call: SnapshotCall,
+    },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -285,6 +291,8 @@ pub enum Answer {
     /// Also the answer to an [`Question::Advance`] of a branch that has moved.
     MergeTarget(MergeTarget),
     MergeResult(MergeResult),
+    Snapshots(Vec<Snapshot>),
+    Restored(Box<Restored>),
 }
 
 impl Answer {

@@ -48,6 +48,7 @@ impl Request {
             | Self::MakeNode { .. }
             | Self::FollowMerge { .. }
             | Self::ListMessages { .. }
+            | Self::Snapshot(_)
             | Self::WaitMessages { .. } => None,
         }
     }

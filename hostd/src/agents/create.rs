@@ -205,7 +205,11 @@ async fn make_workspace(
                     };
                     let spec =
                         PrepareSpec { repo: Some(resolved), branch: branch.clone(), user: owner, kind };
-                    machine.workspaces.prepare(folder, &spec).await
+                    let made = machine.workspaces.prepare(folder, &spec).await;
+                    if let (Ok(_), Some(snapshot)) = (&made, &checkout.snapshot) {
+                        machine.workspaces.lay(folder, snapshot).await.map_err(workspace_error)?;
+                    }
+                    made
                 }
                 None => {
                     let near = match &checkout.near {

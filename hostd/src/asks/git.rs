@@ -93,6 +93,8 @@ pub(super) fn workspace_error(error: &WorkspaceError) -> WireError {
         WorkspaceError::CheckedOut { .. }
         | WorkspaceError::RefMoved { .. }
         | WorkspaceError::NoWorkspace { .. }
+        | WorkspaceError::Moving { .. }
+        | WorkspaceError::InTheWay { .. }
         | WorkspaceError::NoRepository => ErrorCode::Conflict,
         WorkspaceError::RelativePath { .. }
         | WorkspaceError::NotAFolder { .. }

@@ -6,6 +6,7 @@ mod exec;
 mod files;
 mod git;
 mod screen;
+mod snapshot;
 mod transcript;
 mod uploads;
 
@@ -56,6 +57,7 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         | Question::ReadFile { agent, .. }
         | Question::WriteFile { agent, .. }
         | Question::MakeNode { agent, .. } => Some(*agent),
+        Question::Snapshot { agent, .. } => Some(*agent),
         Question::Compare { what: Compared::Workspace { agent }, .. } => Some(*agent),
         Question::Resolve { .. }
         | Question::Report { .. }
@@ -114,6 +116,7 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         Question::Advance { repo, branch, commit, from } => {
             git::advance(machine, &repo, branch, commit, from).await
         }
+        Question::Snapshot { call, .. } => snapshot::snapshot(machine, asked.record.as_ref(), call).await,
         Question::Compare { what, form } => compare::compare(machine, what, form, &replier).await,
         Question::More { talk, pieces } => {
             machine.talks.more(talk, pieces);

@@ -50,6 +50,12 @@ pub enum WorkspaceError {
     WorkspaceTampered { path: PathBuf, detail: String },
     #[error("the workspace has no repository")]
     NoRepository,
+    #[error("{} changed while it was read; stop or pause the agent first", path.display())]
+    Moving { path: PathBuf },
+    #[error(
+        "{path} is in no snapshot and would be written over; keep it elsewhere (what was there before is snapshot {before})"
+    )]
+    InTheWay { path: String, before: u32 },
     #[error("branch `{branch}` is checked out in {}", at.display())]
     CheckedOut { branch: String, at: PathBuf },
     #[error(

@@ -40,8 +40,8 @@ pub use overlay::Unmounted;
 pub use refs::Landed;
 pub use repository::{Repository, Resolved};
 pub use result::{
-    Collect, Collected, CommitMode, Diff, DiffStat, Form, InProgress, OnlyCopy, Output, OutputProblem, Piece,
-    RESULT_MAX, Uncommitted, Unread,
+    Collect, Collected, CommitMode, Diff, DiffStat, Form, InProgress, Kept, OnlyCopy, Output, OutputProblem,
+    Piece, RESULT_MAX, Restored, Uncommitted, Unread,
 };
 
 use error::Error;
@@ -241,6 +241,25 @@ impl Workspaces {
             Ok(answer) => answer,
             Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
         }
+    }
+
+    /// Keeps all that is in the workspace now under the next number of this agent.
+    pub async fn snapshot(&self, agent_dir: &Path, agent: &str, include_ignored: bool) -> Result<Kept> {
+        self.within("take a snapshot", self.snapshot_now(agent_dir, agent, include_ignored)).await
+    }
+
+    pub async fn snapshots(&self, agent_dir: &Path, agent: &str) -> Result<Vec<Kept>> {
+        self.within("read snapshots", self.snapshots_now(agent_dir, agent)).await
+    }
+
+    /// Puts a snapshot's files back, after one more was taken. Nothing of the agent may run meanwhile.
+    pub async fn restore(&self, agent_dir: &Path, agent: &str, number: u32) -> Result<Restored> {
+        self.within("restore a snapshot", self.restore_now(agent_dir, agent, number)).await
+    }
+
+    /// Lays a snapshot over a new checkout of the commit that it was taken on, before the agent is started.
+    pub async fn lay(&self, agent_dir: &Path, commit: &str) -> Result<()> {
+        self.within("lay a snapshot over a checkout", self.lay_now(agent_dir, commit)).await
     }
 
     /// Takes the workspace away, whatever is in it. Not there is success; leftovers are an error.

@@ -343,6 +343,7 @@ fn empty_manifest() -> Manifest {
         branch: None,
         base: None,
         worktree_git_dir: None,
+        snapshot: None,
         user: None,
         created_at_ms: crate::clock::now().0,
         warnings: Vec::new(),

@@ -89,7 +89,7 @@ fn clear_stale_locks(repository: &Repository, names: &[String]) {
 }
 
 /// One transaction of `(ref, new, old)`; the zero id as old means: must not exist.
-async fn swap(
+pub(crate) async fn swap(
     git: &Git,
     repository: &Repository,
     moves: &[(String, String, String)],

@@ -14,5 +14,6 @@ mod hostile;
 mod many;
 mod merging;
 mod repository;
+mod snapshots;
 mod taking_away;
 mod users;

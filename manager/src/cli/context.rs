@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::api::Reply;
 use protocol::error::ErrorCode;
@@ -12,7 +12,7 @@ use protocol::ids::{AgentId, RequestKey};
 
 use super::args::Global;
 use super::client::{Client, ClientError};
-use super::error::Failure;
+use super::error::{Failure, exit};
 use super::output::format::OutputFormat;
 use crate::chain;
 use crate::config::layer::{Files, environment};
@@ -22,6 +22,9 @@ use crate::embedded::start::{UpOptions, UpReport, ensure_up};
 
 /// A start may take this long on a slow machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// A manager that is restarted answers again within this time.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 pub struct Context {
     pub layout: Layout,
@@ -86,6 +89,43 @@ impl Context {
             }
             None => {
                 Err(Failure::new(ErrorCode::Unavailable, "the manager is not running").hint("phalanx up"))
+            }
+        }
+    }
+
+    /// Asks anew whenever the manager went away in the middle, as in its restart, until an answer or the deadline.
+    /// `None` from `ask`: not yet. The first connection starts what is not there, no later one does: what the operator
+    /// stopped meanwhile stays so.
+    pub fn over_restarts<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut ask: impl FnMut(&mut Client) -> Result<Option<T>, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let mut client = Some(self.client()?);
+        let mut away = None::<Instant>;
+        loop {
+            let connected = client.take().map(Ok).or_else(|| self.running());
+            let connected = connected.unwrap_or_else(|| {
+                Err(Failure::new(ErrorCode::Unavailable, "the manager went away").hint("phalanx up"))
+            });
+            match connected.and_then(|mut client| ask(&mut client)) {
+                Ok(Some(answer)) => return Ok(Some(answer)),
+                Ok(None) => away = None,
+                Err(failure) if failure.exit_code() == exit::UNAVAILABLE => {
+                    if away.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                        return Err(failure);
+                    }
+                    // Nothing tells of a manager's return; a socket that is not there cannot be waited on.
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "a pace between tries, bounded by PATIENCE"
+                    )]
+                    std::thread::sleep(CONNECT_AGAIN_AFTER);
+                }
+                Err(failure) => return Err(failure),
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(None);
             }
         }
     }

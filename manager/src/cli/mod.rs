@@ -96,6 +96,8 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Wait(args) => agent::wait::run(context, &args),
         Command::Stop(args) => agent::change::stop(context, &args),
         Command::Destroy(args) => agent::change::destroy(context, &args),
+        Command::Clone(args) => settings::clone(context, &args),
+        Command::Snapshot { command } => settings::snapshot(context, &command),
         Command::Start(args) => settings::start(context, &args),
         Command::Pause(args) => settings::pause(context, &args),
         Command::Resume(args) => settings::resume(context, &args),

@@ -317,6 +317,7 @@ impl Shared {
             | Question::Survey { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
+            | Question::Snapshot { .. }
             | Question::ListFiles { .. }
             | Question::ReadFile { .. }
             | Question::WriteFile { .. }

@@ -304,6 +304,7 @@ impl World {
             | Question::Diff { .. }
             | Question::Survey { .. }
             | Question::Free { .. }
+            | Question::Snapshot { .. }
             | Question::Screen { .. }
             | Question::Compare { .. }
             | Question::ListFiles { .. }

@@ -127,6 +127,7 @@ impl World {
             kind: CheckoutKind::Auto,
             result_ref: None,
             near: None,
+            snapshot: None,
         });
         let spec = AgentSpec {
             name: name.parse().unwrap(),

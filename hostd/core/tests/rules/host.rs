@@ -40,6 +40,7 @@ pub(crate) fn spec() -> AgentSpec {
             kind: CheckoutKind::Auto,
             result_ref: None,
             near: None,
+            snapshot: None,
         }),
         ..plain_spec()
     }

@@ -5,9 +5,11 @@
 mod compare;
 mod diff;
 mod inspect;
+mod kept;
 mod merge;
 mod only_copy;
 mod outputs;
+mod restore;
 mod snapshot;
 mod transfer;
 
@@ -17,8 +19,10 @@ pub use compare::{Form, Piece};
 pub use diff::{Diff, DiffStat};
 pub(super) use diff::{stat as diff_stat, text as diff_text, view};
 pub use inspect::{InProgress, Unread};
+pub use kept::Kept;
 pub use only_copy::OnlyCopy;
 pub use outputs::{Output, OutputProblem, RESULT_MAX};
+pub use restore::Restored;
 
 use super::error::{At, Error, Result};
 use super::manifest::{self, Folders, Kind, Manifest};

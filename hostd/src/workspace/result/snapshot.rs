@@ -21,6 +21,14 @@ pub(crate) struct Changes {
     pub(crate) not_saved: Vec<String>,
 }
 
+impl Changes {
+    /// Also this file.
+    pub(super) fn add(&mut self, path: &[u8]) {
+        self.to_add.extend(path);
+        self.to_add.push(0);
+    }
+}
+
 /// A git folder of ours that sees the agent's objects, its HEAD and a copy of its index.
 #[derive(Debug)]
 pub(crate) struct View {
@@ -63,7 +71,7 @@ impl View {
         Ok(view)
     }
 
-    fn call<'a>(&self, git: &'a Git, folders: &Folders, operation: &'static str) -> Call<'a> {
+    pub(super) fn call<'a>(&self, git: &'a Git, folders: &Folders, operation: &'static str) -> Call<'a> {
         git.call(operation).git_dir(self.scratch.path()).work_tree(&folders.work).volatile()
     }
 

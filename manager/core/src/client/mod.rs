@@ -105,6 +105,7 @@ impl Core {
             | Request::ListRuns
             | Request::ShowRun { .. }
             | Request::FollowRun { .. }
+            | Request::Snapshot(_)
             | Request::Why { .. }
             | Request::ListRows(_)
             | Request::Survey { .. }
@@ -133,7 +134,7 @@ fn digest_of(request: &Request) -> Result<String, codec::CodecError> {
     {
         let mut create = create.clone();
         if let Some(checkout) = &mut create.spec.checkout {
-            (checkout.branch, checkout.result_ref) = (None, None);
+            (checkout.branch, checkout.result_ref, checkout.snapshot) = (None, None, None);
         }
         return codec::to_bytes(&Request::CreateAgent(create)).map(|bytes| names::digest(&bytes));
     }
@@ -180,6 +181,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::ListRuns
         | Request::ShowRun { .. }
         | Request::FollowRun { .. }
+        | Request::Snapshot(_)
         | Request::Why { .. }
         | Request::ListRows(_)
         | Request::Survey { .. }

@@ -171,6 +171,7 @@ impl Core {
                 kind: CheckoutKind::Auto,
                 result_ref: Some(names::result_ref(record.run, record.id, attempt.number)),
                 near: None,
+                snapshot: None,
             }),
             (Some(_) | None, Some(_) | None) => None,
         };

@@ -85,6 +85,8 @@ impl Core {
                 | Answer::Diff { .. }
                 | Answer::Holdings(_)
                 | Answer::Freed(_)
+                | Answer::Snapshots(_)
+                | Answer::Restored(_)
                 | Answer::Screen(_)
                 | Answer::Compared(_)
                 | Answer::Changed(_)

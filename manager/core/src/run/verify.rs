@@ -271,6 +271,7 @@ impl Core {
                 kind: CheckoutKind::Auto,
                 result_ref: None,
                 near: task.base_commit.clone(),
+                snapshot: None,
             }),
             commit: CommitMode::Agent,
             has_environment: task.has_environment,

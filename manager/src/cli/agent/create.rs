@@ -10,6 +10,7 @@ use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, HostId, Name, RequestKey};
 
 use super::super::args::agent::{Create, Workspace};
+use super::super::args::settings::CloneAgent;
 use super::super::client::{Client, Flow, Limits, StreamEnd};
 use super::super::context::{Context, random_hex, request_key, unexpected, with_key};
 use super::super::error::{Failure, exit};
@@ -18,6 +19,7 @@ use super::super::output::pipe::{Stdout, say};
 use super::super::output::render::{Listing, list};
 use super::super::output::sanitise::safe_line;
 use super::super::output::when::now;
+use super::super::settings::snapshot::words_of;
 use super::view::{self, AgentRow, end, long_end};
 use super::wait::wait;
 use super::{environment, select};
@@ -45,6 +47,13 @@ pub fn run(context: &Context, args: &Create) -> Result<u8, Failure> {
     if let Some(repo) = &args.repo {
         request.spec.checkout = Some(checkout(&mut client, args, repo, &request.spec.name)?);
     }
+    drop(client);
+    submit_and_show(context, args, request)
+}
+
+/// Asks for the agent and says how its start ended.
+pub fn submit_and_show(context: &Context, args: &Create, mut request: CreateAgent) -> Result<u8, Failure> {
+    let mut client = context.client()?;
     let agent = submit(&mut client, args, &mut request)?;
     if args.no_wait {
         let view = select::one(&mut client, &agent.to_string())?;
@@ -178,9 +187,7 @@ fn checkout(
             short(&resolved.commit)
         )));
     }
-    let tail: String = random_hex()?.chars().take(6).collect();
-    let slug = slug(name.as_str(), 40);
-    let leaf = if slug.is_empty() { format!("agent-{tail}") } else { format!("{slug}-{tail}") };
+    let leaf = leaf(name)?;
     Ok(Checkout {
         repo: resolved.repo,
         commit: resolved.commit,
@@ -193,7 +200,49 @@ fn checkout(
         },
         result_ref: Some(format!("refs/phalanx/adhoc/{leaf}")),
         near: None,
+        snapshot: None,
     })
+}
+
+/// Last part of the refs of an agent that a person makes.
+pub fn leaf(name: &Name) -> Result<String, Failure> {
+    let tail: String = random_hex()?.chars().take(6).collect();
+    let slug = slug(name.as_str(), 40);
+    Ok(if slug.is_empty() { format!("agent-{tail}") } else { format!("{slug}-{tail}") })
+}
+
+/// The words of a `create`, and its request, for an agent that is as another one but where the words say otherwise.
+pub fn request_like(
+    context: &Context,
+    args: &CloneAgent,
+    source: &AgentView,
+) -> Result<(Create, CreateAgent), Failure> {
+    let mut create = words_of(args);
+    let own_program = !create.program.is_empty();
+    if !own_program {
+        create.program.clone_from(&source.spec.program);
+    }
+    let mut request = request_of(&create, &context.settings)?;
+    let (spec, other) = (&mut request.spec, &source.spec);
+    if !own_program {
+        spec.profile.clone_from(&other.profile);
+        spec.ready_text.clone_from(&other.ready_text);
+    }
+    let mut labels = other.labels.clone();
+    labels.append(&mut spec.labels);
+    spec.labels = labels;
+    let given = spec.limits;
+    spec.limits = ResourceLimits {
+        memory_bytes: if args.memory.is_some() { given.memory_bytes } else { other.limits.memory_bytes },
+        cpu_millis: if args.cpu.is_some() { given.cpu_millis } else { other.limits.cpu_millis },
+        pids: if args.pids.is_some() { given.pids } else { other.limits.pids },
+        time_ms: if args.timeout.is_some() { given.time_ms } else { other.limits.time_ms },
+    };
+    spec.grace_ms = other.grace_ms;
+    spec.user.clone_from(&other.user);
+    // The snapshot is in a repository of that host.
+    request.host = Some(source.host.clone());
+    Ok((create, request))
 }
 
 /// The first digits of a commit.

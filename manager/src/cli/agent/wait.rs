@@ -3,33 +3,39 @@
 use std::time::{Duration, Instant};
 
 use protocol::agent::Phase;
-use protocol::api::{AgentView, Item, Request, Until};
+use protocol::api::{AgentView, Item, Reply, Request, Until};
 use protocol::error::ErrorCode;
 use protocol::report::Life;
 use protocol::signals::PhaseReason;
 
 use super::super::args::agent::Wait;
 use super::super::client::{Client, Flow, Limits, StreamEnd};
-use super::super::context::Context;
+use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say};
 use super::super::output::render::{Listing, list};
 use super::super::output::sanitise::safe_line;
 use super::super::output::when::now;
+use super::super::run;
 use super::create::quantity;
 use super::select;
 use super::view::{AgentRow, end, long_end};
 use crate::runfile::units::duration_ms;
 
 pub fn run(context: &Context, args: &Wait) -> Result<u8, Failure> {
-    let until = parse_until(&args.until)?;
     let limit = quantity("--timeout", &args.timeout, duration_ms)?;
     let deadline = Instant::now().checked_add(Duration::from_millis(limit));
+    if let Some(run) = run_of(context, args)? {
+        let until = run::wait::Until::parse(&args.until)?;
+        return run::wait::wait(context, &run, until, (&args.timeout, deadline));
+    }
+    let until = parse_until(&args.until)?;
     let mut client = context.client()?;
     let targets = select::targets(&mut client, &args.agents, select::Which::Current)?;
+    drop(client);
     let wanted = targets.len();
-    let waited = wait(&mut client, targets, until, deadline, args.any)?;
+    let waited = wait_on(context, targets, until, deadline, args.any)?;
     let met = waited.views.iter().filter(|view| is_met(view, until)).count();
     show(context, &waited.views)?;
     if met == wanted || (args.any && met > 0) {
@@ -46,6 +52,60 @@ pub fn run(context: &Context, args: &Wait) -> Result<u8, Failure> {
     Err(Failure::Told(exit::FAILED))
 }
 
+/// The run, or the task of a run, that is meant: `RUN/TASK`, or one name that no agent has and a run has.
+fn run_of(context: &Context, args: &Wait) -> Result<Option<String>, Failure> {
+    let [target] = args.agents.targets.as_slice() else {
+        return match args.agents.targets.iter().find(|target| target.contains('/')) {
+            Some(task) => Err(Failure::usage(format!("{task} is a task; wait for it alone"))),
+            None => Ok(None),
+        };
+    };
+    if target.contains('/') {
+        return Ok(Some(target.clone()));
+    }
+    let mut client = context.client()?;
+    match select::one(&mut client, target) {
+        Err(failure) if failure.exit_code() == exit::MISSING => {
+            // The words about the agent are right where there is no run either.
+            Ok(run::list::one(&mut client, target).is_ok().then(|| target.clone()))
+        }
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
+/// As [`wait`], over restarts of the manager: what was there before one stays so.
+fn wait_on(
+    context: &Context,
+    targets: Vec<String>,
+    until: Until,
+    deadline: Option<Instant>,
+    any: bool,
+) -> Result<Waited, Failure> {
+    // Once: by the time of a later look a name may be another agent's.
+    let mut ids: Option<Vec<String>> = None;
+    let mut views: Vec<AgentView> = Vec::new();
+    let done = context.over_restarts(deadline, |client| {
+        if ids.is_none() {
+            ids = Some(ids_of(client, &targets)?);
+        }
+        let is_open = |id: &&String| !views.iter().any(|view| view.id.to_string() == **id);
+        let open: Vec<String> = ids.iter().flatten().filter(is_open).cloned().collect();
+        let waited = wait_for(client, open, until, deadline, any, &mut views)?;
+        Ok((waited == Ended::Told).then_some(()))
+    })?;
+    Ok(Waited { views, timed_out: done.is_none() })
+}
+
+fn ids_of(client: &mut Client, targets: &[String]) -> Result<Vec<String>, Failure> {
+    if targets.is_empty() {
+        return Ok(Vec::new());
+    }
+    match client.ask(&Request::ShowAgents { targets: targets.to_vec() })? {
+        Reply::Agents { agents, .. } => Ok(agents.iter().map(|view| view.id.to_string()).collect()),
+        other => Err(unexpected(other)),
+    }
+}
+
 /// What a wait found.
 pub struct Waited {
     pub views: Vec<AgentView>,
@@ -60,19 +120,37 @@ pub fn wait(
     deadline: Option<Instant>,
     any: bool,
 ) -> Result<Waited, Failure> {
-    let mut waited = Waited { views: Vec::new(), timed_out: false };
+    let mut views = Vec::new();
+    let ended = wait_for(client, targets, until, deadline, any, &mut views)?;
+    Ok(Waited { views, timed_out: ended == Ended::TimedOut })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Told,
+    TimedOut,
+}
+
+/// Adds to `views` as it hears of them, so that nothing is lost with the connection.
+fn wait_for(
+    client: &mut Client,
+    targets: Vec<String>,
+    until: Until,
+    deadline: Option<Instant>,
+    any: bool,
+    views: &mut Vec<AgentView>,
+) -> Result<Ended, Failure> {
     if targets.is_empty() {
-        return Ok(waited);
+        return Ok(Ended::Told);
     }
     let request = Request::WaitAgents { targets, until };
     let end = client.stream(&request, &Limits { deadline, interrupts: None }, |item| {
         let Item::Agent(view) = item else { return Ok(Flow::More) };
         let enough = any && is_met(&view, until);
-        waited.views.push(*view);
+        views.push(*view);
         Ok(if enough { Flow::Enough } else { Flow::More })
     })?;
-    waited.timed_out = matches!(end, StreamEnd::TimedOut);
-    Ok(waited)
+    Ok(if matches!(end, StreamEnd::TimedOut) { Ended::TimedOut } else { Ended::Told })
 }
 
 pub fn is_met(view: &AgentView, until: Until) -> bool {

@@ -120,7 +120,8 @@ pub struct Exec {
 pub struct Wait {
     #[command(flatten)]
     pub agents: Targets,
-    /// started, ended, destroyed, applied (changes are in force) or a phase such as PAUSED, BLOCKED or PAUSED:turn-done
+    /// started, ended, destroyed, applied (changes are in force) or a phase such as PAUSED, BLOCKED or PAUSED:turn-done;
+    /// of a run or RUN/TASK: ended, accepted or a state such as REVIEW
     #[arg(long = "for", value_name = "WHAT", default_value = "ended")]
     pub until: String,
     /// At most so long; then exit 124

@@ -124,14 +124,21 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
   phalanx messages demo
   phalanx messages --cancel 01k8kg5o6se9mbfg6l211odm5o")]
     Messages(message::Messages),
-    /// Wait until agents are in a phase, or have ended
+    /// Wait until agents are in a phase, or have ended; or for a run (RUN) or one task of it (RUN/TASK)
     #[command(
-        before_help = "Examples:\n  phalanx wait demo --for ended --timeout 30s\n  phalanx wait a b c --any"
+        before_help = "Examples:\n  phalanx wait demo --for ended --timeout 30s\n  phalanx wait nightly/fix-parser --for accepted"
     )]
     Wait(agent::Wait),
     /// End programs; their workspaces stay
     #[command(before_help = "Examples:\n  phalanx stop demo\n  phalanx stop -l team=core --grace 30s --yes")]
     Stop(agent::Stop),
+    Clone(Box<settings::CloneAgent>),
+    /// Snapshots of an agent's workspace, kept in its repository
+    #[command(before_help = "Examples:\n  phalanx snapshot create demo\n  phalanx snapshot restore demo 1")]
+    Snapshot {
+        #[command(subcommand)]
+        command: settings::SnapshotCommand,
+    },
     /// Run ended agents again, in the same workspace and transcript
     #[command(before_help = "Examples:\n  phalanx start demo\n  phalanx start -l team=core --yes")]
     Start(settings::Start),

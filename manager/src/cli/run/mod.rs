@@ -8,4 +8,5 @@ pub mod report;
 pub mod stream;
 pub mod submit;
 pub mod view;
+pub mod wait;
 pub mod why;

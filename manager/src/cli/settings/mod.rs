@@ -1,9 +1,10 @@
-//! Changes of agents that are there: `pause`, `resume`, `start`, `rename`, `label`, `limit`. Each asks for what is
+//! `clone` and `snapshot`, and changes of agents that are there: `pause`, `resume`, `start`, `rename`, `label`, `limit`. Each asks for what is
 //! wanted and waits until it is in force, or until the host says why not.
 
 mod apply;
 mod label;
 mod limit;
+pub(super) mod snapshot;
 
 use protocol::api::{Change, Until};
 use protocol::ids::Name;
@@ -11,7 +12,7 @@ use protocol::ids::Name;
 use self::apply::{Wish, apply};
 use super::agent::select::Which;
 use super::args::agent::Targets;
-use super::args::settings::{Label, Limit, Pause, Rename, Start};
+use super::args::settings::{CloneAgent, Label, Limit, Pause, Rename, SnapshotCommand, Start};
 use super::context::Context;
 use super::error::Failure;
 
@@ -48,4 +49,12 @@ pub fn limit(context: &Context, args: &Limit) -> Result<u8, Failure> {
     let change = limit::read(args)?;
     let wish = Wish { verb: "limit", which: Which::Present, until: Until::Applied };
     apply(context, &wish, &args.agents, &args.change, change)
+}
+
+pub fn clone(context: &Context, args: &CloneAgent) -> Result<u8, Failure> {
+    snapshot::clone(context, args)
+}
+
+pub fn snapshot(context: &Context, command: &SnapshotCommand) -> Result<u8, Failure> {
+    snapshot::snapshot(context, command)
 }

@@ -5,6 +5,7 @@ pub mod inbound;
 mod inputs;
 pub mod log_tail;
 pub mod rpc;
+pub mod snapshot;
 
 use std::time::Duration;
 
@@ -168,6 +169,8 @@ impl Conversation {
                 | Answer::Freed(_)
                 | Answer::Screen(_)
                 | Answer::Files(_)
+                | Answer::Snapshots(_)
+                | Answer::Restored(_)
                 | Answer::FilePart(_)),
             ) => {
                 self.ended = true;

@@ -7,6 +7,7 @@ use protocol::api::{Reply, Request};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::AgentId;
 use protocol::order::{Answer, Question};
+use protocol::snapshot::SnapshotWish;
 
 use super::peer::Peer;
 use super::session::{Items, Requests};
@@ -96,6 +97,9 @@ impl Requests for Answerer {
             }
             Request::Exec { target, program, environment, stdin } => {
                 stream::exec::exec(self.hosts.clone(), target, program, environment, stdin, items).await
+            }
+            Request::Snapshot(SnapshotWish { target, call }) => {
+                crate::daemon::hosts::snapshot::snapshot(self.hosts.clone(), target, call).await
             }
             Request::Events { since, follow, targets } => {
                 let (hosts, store) = (self.hosts.clone(), self.store.clone());
@@ -194,6 +198,7 @@ fn is_for_operators(request: &Request) -> bool {
             request,
             Request::Exec { .. }
                 | Request::PutBlob { .. }
+                | Request::Snapshot(_)
                 | Request::ListFiles { .. }
                 | Request::GetFile { .. }
                 | Request::PutFile { .. }

@@ -104,6 +104,8 @@ impl Transcript {
             | Answer::Exited { .. }
             | Answer::Landed { .. }
             | Answer::Diff { .. }
+            | Answer::Snapshots(_)
+            | Answer::Restored(_)
             | Answer::Screen(_)
             | Answer::Compared(_)
             | Answer::Changed(_)

@@ -56,6 +56,7 @@ pub(crate) fn spec() -> AgentSpec {
             kind: CheckoutKind::Overlay,
             result_ref: Some(text("refs/phalanx/r/t/2")),
             near: Some(text(COMMIT)),
+            snapshot: None,
         }),
         commit: CommitMode::Auto,
         has_environment: true,
@@ -184,6 +185,12 @@ pub(crate) fn changed_spec() -> AgentSpec {
     AgentSpec { frozen: true, launch: 3, ..spec() }
 }
 
+/// As it is cloned from another.
+pub(crate) fn cloned_spec() -> AgentSpec {
+    let checkout = spec().checkout.map(|checkout| Checkout { snapshot: Some("9".repeat(40)), ..checkout });
+    AgentSpec { checkout, ..spec() }
+}
+
 pub(crate) fn unmet() -> Vec<Unmet> {
     let why = text("it holds 300 MiB of memory");
     vec![Unmet { what: text("limits"), why }, Unmet { what: text("frozen"), why: String::new() }]
@@ -227,6 +234,7 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("agent-spec-least", least_spec()),
         Sample::of("agent-spec-inputs", AgentSpec { inputs: Some(blob()), ..least_spec() }),
         Sample::of("agent-spec-changed", changed_spec()),
+        Sample::of("agent-spec-cloned", cloned_spec()),
         Sample::of("report-changed", changed_report()),
         Sample::of("end", end()),
         Sample::of("environment", environment()),

@@ -12,10 +12,13 @@ use protocol::event::Fact;
 use protocol::house::{StreamUse, Unheard};
 use protocol::ids::{Generation, RequestKey};
 use protocol::order::{Discard, OutputStream};
+use protocol::snapshot::{SnapshotCall, SnapshotWish};
 use protocol::task::{SubmitTask, Verdict};
 
 use super::agents::{changed_report, changed_spec, environment, least_spec, report, spec, unmet};
-use super::hosts::{error, event, facts, file_changes, freed, holdings, house_items, resolved, sides};
+use super::hosts::{
+    error, event, facts, file_changes, freed, holdings, house_items, resolved, restored, sides, snapshot,
+};
 use super::tasks::{least_task_spec, run_spec, run_view, task_spec, task_view};
 use super::{AT, agent_id, host, region, run_id, task_id, text, texts};
 use crate::rules::Sample;
@@ -153,6 +156,7 @@ fn change_requests() -> Vec<(&'static str, Request)> {
         time_ms: Some(3_600_000),
     };
     vec![
+        ("snapshot", Request::Snapshot(SnapshotWish { target: text("a"), call: SnapshotCall::List })),
         ("change-freeze", change(Change::Freeze)),
         ("change-thaw", change(Change::Thaw)),
         ("change-start", change(Change::Start)),
@@ -250,6 +254,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("agents", Reply::Agents { agents: vec![agent_view(), least_view], as_of: AT }),
         ("outcomes", Reply::Outcomes(outcomes)),
         ("outcomes-noted", Reply::Outcomes(noted)),
+        ("snapshots", Reply::Snapshots(vec![snapshot()])),
+        ("restored", Reply::Restored(Box::new(restored()))),
         ("exited", Reply::Exited { code: Some(3), signal: None }),
         ("resolved", Reply::Resolved(resolved())),
         ("submitted", Reply::Submitted { run: run_id(), tasks: vec![task_id()] }),

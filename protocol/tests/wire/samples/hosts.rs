@@ -11,6 +11,7 @@ use protocol::house::{Freed, Holding, HouseItem};
 use protocol::ids::{Fencing, Generation, Incarnation, OrderId, Seq};
 use protocol::order::{Answer, Ask, Command, Discard, Order, OutputStream, Question, ResolvedBase};
 use protocol::report::{DigestRow, Heartbeat, HostFacts, HostReply, HostRequest};
+use protocol::snapshot::{Restored, Snapshot, SnapshotCall};
 use protocol::task::TaskState;
 
 use super::agents::{end, environment, least_spec, spec};
@@ -60,6 +61,30 @@ pub(crate) fn facts() -> HostFacts {
         degraded: texts(&["no-cgroup-memory"]),
         cannot_freeze: None,
     }
+}
+
+fn snapshot_asked(call: SnapshotCall) -> Question {
+    Question::Snapshot { agent: agent_id(), call }
+}
+
+pub(crate) fn snapshot() -> Snapshot {
+    Snapshot {
+        number: 3,
+        ref_name: text("refs/phalanx/snapshots/x/3"),
+        commit: text(COMMIT),
+        tree: "4".repeat(40),
+        head: text(BASE),
+        repo: text("/srv/repo"),
+        at: AT,
+        files: 12,
+        ignored: true,
+        not_saved: texts(&["inner/"]),
+    }
+}
+
+pub(crate) fn restored() -> Restored {
+    let before = Snapshot { number: 4, not_saved: Vec::new(), ..snapshot() };
+    Restored { from: snapshot(), before, written: 2, deleted: 1, left: texts(&["new.txt"]) }
 }
 
 pub(crate) fn resolved() -> ResolvedBase {
@@ -174,6 +199,9 @@ fn questions() -> Vec<Sample> {
             },
         ),
         ("diff", Question::Diff { repo: repo(), from: text(BASE), to: text(COMMIT) }),
+        ("snapshot-take", snapshot_asked(SnapshotCall::Take { include_ignored: true })),
+        ("snapshot-list", snapshot_asked(SnapshotCall::List)),
+        ("snapshot-restore", snapshot_asked(SnapshotCall::Restore { number: 3 })),
         ("compare-commits", Question::Compare { what: commits, form: CompareForm::Mail }),
         (
             "compare-workspace",
@@ -219,6 +247,8 @@ fn answers() -> Vec<Sample> {
         ("signalled", Answer::Exited { code: None, signal: Some(15) }),
         ("landed", Answer::Landed { branch: text("phalanx/x"), commit: text(COMMIT) }),
         ("diff", Answer::Diff { bytes: bytes(), whole: false }),
+        ("snapshots", Answer::Snapshots(vec![snapshot()])),
+        ("restored", Answer::Restored(Box::new(restored()))),
         ("done", Answer::Done),
         ("refused", Answer::Refused(error())),
         ("compared", Answer::Compared(sides())),

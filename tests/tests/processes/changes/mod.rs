@@ -1,5 +1,7 @@
 //! Agents that are there are changed while they run and after their end; what is not in force is never shown as done.
 
+mod waiting;
+
 use phalanx_tests::install::{Install, is_alive};
 use phalanx_tests::programs::is_root_for;
 use phalanx_tests::wait;

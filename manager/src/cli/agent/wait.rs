@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use protocol::agent::Phase;
-use protocol::api::{AgentView, Item, Reply, Request, Until};
+use protocol::api::{AgentView, Item, Request, Until};
 use protocol::error::ErrorCode;
 use protocol::report::Life;
 use protocol::signals::PhaseReason;
 
 use super::super::args::agent::Wait;
 use super::super::client::{Client, Flow, Limits, StreamEnd};
-use super::super::context::{Context, unexpected};
+use super::super::context::Context;
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say};
@@ -24,18 +24,38 @@ use super::view::{AgentRow, end, long_end};
 use crate::runfile::units::duration_ms;
 
 pub fn run(context: &Context, args: &Wait) -> Result<u8, Failure> {
+    // What is wrong with the words is said before anything is started.
     let limit = quantity("--timeout", &args.timeout, duration_ms)?;
     let deadline = Instant::now().checked_add(Duration::from_millis(limit));
-    if let Some(run) = run_of(context, args)? {
-        let until = run::wait::Until::parse(&args.until)?;
-        return run::wait::wait(context, &run, until, (&args.timeout, deadline));
+    let until = parse_until(&args.until);
+    let of_run = run::wait::Until::parse(&args.until);
+    let run = |target: &str, until| run::wait::wait(context, target, until, (&args.timeout, deadline));
+    let one = match args.agents.targets.as_slice() {
+        [target] if args.agents.labels.is_empty() => Some(target.as_str()),
+        _ => None,
+    };
+    if let Some(task) = args.agents.targets.iter().find(|target| target.contains('/')) {
+        return match one {
+            Some(target) => run(target, of_run?),
+            None => Err(Failure::usage(format!("{task} is a task; wait for it alone"))),
+        };
     }
-    let until = parse_until(&args.until)?;
-    let mut client = context.client()?;
-    let targets = select::targets(&mut client, &args.agents, select::Which::Current)?;
-    drop(client);
+    let until = match (until, one, &of_run) {
+        (Ok(until), ..) => until,
+        // A word that only runs know.
+        (Err(_), Some(target), Ok(until)) => return run(target, *until),
+        (Err(failure), ..) => return Err(failure),
+    };
+    let targets = select::targets(&mut context.client()?, &args.agents, select::Which::Current)?;
     let wanted = targets.len();
-    let waited = wait_on(context, targets, until, deadline, args.any)?;
+    let waited = match (wait_on(context, targets, until, deadline, args.any), one, of_run) {
+        (Err(failure), Some(target), of_run) if failure.exit_code() == exit::MISSING => {
+            // No agent is called so; the words about it are right where no run is either.
+            let is_run = run::list::one(&mut context.client()?, target).is_ok();
+            return if is_run { run(target, of_run?) } else { Err(failure) };
+        }
+        (waited, ..) => waited?,
+    };
     let met = waited.views.iter().filter(|view| is_met(view, until)).count();
     show(context, &waited.views)?;
     if met == wanted || (args.any && met > 0) {
@@ -52,27 +72,6 @@ pub fn run(context: &Context, args: &Wait) -> Result<u8, Failure> {
     Err(Failure::Told(exit::FAILED))
 }
 
-/// The run, or the task of a run, that is meant: `RUN/TASK`, or one name that no agent has and a run has.
-fn run_of(context: &Context, args: &Wait) -> Result<Option<String>, Failure> {
-    let [target] = args.agents.targets.as_slice() else {
-        return match args.agents.targets.iter().find(|target| target.contains('/')) {
-            Some(task) => Err(Failure::usage(format!("{task} is a task; wait for it alone"))),
-            None => Ok(None),
-        };
-    };
-    if target.contains('/') {
-        return Ok(Some(target.clone()));
-    }
-    let mut client = context.client()?;
-    match select::one(&mut client, target) {
-        Err(failure) if failure.exit_code() == exit::MISSING => {
-            // The words about the agent are right where there is no run either.
-            Ok(run::list::one(&mut client, target).is_ok().then(|| target.clone()))
-        }
-        Ok(_) | Err(_) => Ok(None),
-    }
-}
-
 /// As [`wait`], over restarts of the manager: what was there before one stays so.
 fn wait_on(
     context: &Context,
@@ -81,29 +80,20 @@ fn wait_on(
     deadline: Option<Instant>,
     any: bool,
 ) -> Result<Waited, Failure> {
-    // Once: by the time of a later look a name may be another agent's.
-    let mut ids: Option<Vec<String>> = None;
     let mut views: Vec<AgentView> = Vec::new();
     let done = context.over_restarts(deadline, |client| {
-        if ids.is_none() {
-            ids = Some(ids_of(client, &targets)?);
-        }
-        let is_open = |id: &&String| !views.iter().any(|view| view.id.to_string() == **id);
-        let open: Vec<String> = ids.iter().flatten().filter(is_open).cloned().collect();
+        let open = targets.iter().filter(|target| !views.iter().any(|view| is_called(view, target)));
+        let open: Vec<String> = open.cloned().collect();
         let waited = wait_for(client, open, until, deadline, any, &mut views)?;
         Ok((waited == Ended::Told).then_some(()))
     })?;
     Ok(Waited { views, timed_out: done.is_none() })
 }
 
-fn ids_of(client: &mut Client, targets: &[String]) -> Result<Vec<String>, Failure> {
-    if targets.is_empty() {
-        return Ok(Vec::new());
-    }
-    match client.ask(&Request::ShowAgents { targets: targets.to_vec() })? {
-        Reply::Agents { agents, .. } => Ok(agents.iter().map(|view| view.id.to_string()).collect()),
-        other => Err(unexpected(other)),
-    }
+fn is_called(view: &AgentView, target: &str) -> bool {
+    view.id.to_string() == target
+        || view.name == target
+        || target.split_once('@') == Some((view.name.as_str(), view.host.as_str()))
 }
 
 /// What a wait found.

@@ -94,7 +94,7 @@ impl Core {
                 Vec::new()
             }),
             Input::Signalled { agent, activity, evidence } => {
-                self.change(now, agent, false, |a| a.signalled(activity, evidence))
+                self.change(now, agent, false, |a| a.signalled(now, activity, evidence))
             }
             Input::Session { agent, session } => self.change(now, agent, false, |a| {
                 a.session = Some(session);

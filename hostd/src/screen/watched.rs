@@ -148,6 +148,9 @@ impl Watched {
             ready |= watch.ready_text.as_ref().is_some_and(|text| view.rows.contains(text.as_str()));
             self.by_children_at = verdict.by_children.then(|| now.after_ms(CHILDREN_AGAIN_MS));
             self.settle.look(now, &verdict);
+            if grown.is_some() {
+                self.settle.drawn_on(now);
+            }
         }
         self.told(now, ready)
     }
@@ -230,6 +233,9 @@ struct Settle {
     now: Option<(Activity, Evidence)>,
     since: Timestamp,
     told: Option<(Activity, Evidence)>,
+    /// It was drawn on since a prompt was told: once it stands still, the prompt is told again, as the end of a turn that
+    /// was too short to be seen as work.
+    tell_again: bool,
 }
 
 impl Settle {
@@ -241,8 +247,18 @@ impl Settle {
         }
     }
 
+    fn drawn_on(&mut self, now: Timestamp) {
+        if self.told.as_ref().is_some_and(|told| told.0 == Activity::Idle) {
+            self.tell_again = true;
+            self.since = now;
+        }
+    }
+
     fn is_due(&self, now: Timestamp) -> bool {
         let Some(seen) = &self.now else { return false };
+        if self.tell_again && seen.0 == Activity::Idle {
+            return now.ms_since(self.since) >= SETTLE_MS;
+        }
         // Nothing was told of one that shows nothing yet.
         let unknown = (Activity::Unknown, Evidence::Process);
         if seen == self.told.as_ref().unwrap_or(&unknown) {
@@ -260,6 +276,7 @@ impl Settle {
     fn news(&mut self, now: Timestamp) -> Option<(Activity, Evidence)> {
         let due = self.is_due(now).then(|| self.now.clone()).flatten();
         if due.is_some() {
+            self.tell_again = false;
             self.told.clone_from(&due);
         }
         due

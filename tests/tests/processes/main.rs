@@ -20,4 +20,5 @@ mod looking;
 mod recovery;
 mod review;
 mod screen;
+mod talking;
 mod verbs;

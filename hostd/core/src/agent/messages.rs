@@ -24,6 +24,8 @@ use crate::record::{MessageEntry, Wanted};
 
 /// A text that could not be typed is tried again at this pace.
 const AGAIN_MS: u64 = 1_000;
+/// A prompt that is told within this time after a delivery was seen before it.
+const NOTICE_MS: u64 = 250;
 /// Decided messages that the record keeps, and those of them that each report carries. A manager has one message of an
 /// agent under way at a time, so the last one would do.
 const KEPT: usize = 32;
@@ -109,6 +111,17 @@ impl Agent {
             return self.decide(message, MessageState::Cancelled, "it was taken back", now);
         }
         Vec::new()
+    }
+
+    /// The program is seen at its prompt: the turns of what was delivered are over. What was seen of it before it could
+    /// take notice of a text is no end of that text's turn.
+    pub(super) fn turn_is_done(&mut self, now: Timestamp) {
+        for entry in &mut self.record.messages.entries {
+            let noticed = entry.at.after_ms(NOTICE_MS) <= now;
+            if entry.state == MessageState::Delivered && entry.turn_done_at.is_none() && noticed {
+                entry.turn_done_at = Some(now);
+            }
+        }
     }
 
     /// What is due for the messages now, by level: called after every input.

@@ -5,6 +5,7 @@
 
 use protocol::agent::Phase;
 use protocol::signals::{Dialog, PhaseReason, Signals};
+use protocol::time::Timestamp;
 
 use super::{Agent, Stage};
 use crate::effect::Effect;
@@ -18,9 +19,12 @@ pub(super) struct Seen {
 }
 
 impl Agent {
-    pub fn signalled(&mut self, activity: Activity, evidence: Evidence) -> Vec<Effect> {
+    pub fn signalled(&mut self, now: Timestamp, activity: Activity, evidence: Evidence) -> Vec<Effect> {
         match self.stage {
             Stage::Running if self.record.spec.signals.is_some() => {
+                if activity == Activity::Idle {
+                    self.turn_is_done(now);
+                }
                 self.seen = Seen { activity, evidence };
                 Vec::new()
             }

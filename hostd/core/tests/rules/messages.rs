@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use crate::host::{Bench, agent_id, ensure, exit, facts, kinds, plain_spec, report, stop};
-use hostd_core::{AgentRecord, Core, Effect, Found, Input, TypedOutcome};
+use hostd_core::{Activity, AgentRecord, Core, Effect, Evidence, Found, Input, TypedOutcome};
 use proptest::prelude::*;
 use protocol::agent::AgentSpec;
 use protocol::ids::{Generation, MessageId};
 use protocol::message::{MessageFact, MessageState, MessageText, Typing};
 use protocol::order::Command;
+use protocol::signals::{Dialog, Sign, Signals};
 
 fn message_id(n: u64) -> MessageId {
     MessageId::from_parts(1_000, u128::from(n))
@@ -413,4 +414,55 @@ proptest! {
         }
         small.settle();
     }
+}
+
+fn seen(bench: &mut Bench, activity: Activity) {
+    bench.give(Input::Signalled { agent: agent_id(1), activity, evidence: Evidence::Screen });
+}
+
+/// Ready, and its screen tells what it does.
+fn signalling() -> Bench {
+    let signals = Signals { idle: vec![Sign::default()], ..Signals::default() };
+    let mut bench = Bench::running_as(AgentSpec { signals: Some(Box::new(signals)), ..plain_spec() });
+    bench.give(Input::Ready { agent: agent_id(1) });
+    bench
+}
+
+#[test]
+fn a_program_with_signals_is_typed_to_at_its_prompt_and_at_work_only_where_that_is_said() {
+    let mut bench = signalling();
+    seen(&mut bench, Activity::Busy);
+    assert!(!kinds(&bench.order(send(1))).contains(&"type"), "it is at work");
+    assert!(fact(&mut bench, 1).reason.contains("at work"));
+    let idle = Input::Signalled { agent: agent_id(1), activity: Activity::Idle, evidence: Evidence::Screen };
+    assert!(kinds(&bench.give(idle)).contains(&"type"), "at its prompt");
+    bench.give(typed(1, TypedOutcome::Delivered));
+
+    seen(&mut bench, Activity::Asking(Dialog { text: "go on?".into(), choices: Vec::new() }));
+    let mut at_once = send(2);
+    if let Command::Send { typing, .. } = &mut at_once {
+        typing.at_once = true;
+    }
+    assert!(!kinds(&bench.order(at_once)).contains(&"type"), "a dialog is never answered");
+    let busy = Input::Signalled { agent: agent_id(1), activity: Activity::Busy, evidence: Evidence::Screen };
+    assert!(kinds(&bench.give(busy)).contains(&"type"), "at work, as was said");
+}
+
+#[test]
+fn a_turn_is_over_at_the_first_prompt_that_was_seen_after_the_delivery() {
+    let mut bench = signalling();
+    seen(&mut bench, Activity::Idle);
+    bench.order(send(1));
+    bench.give(typed(1, TypedOutcome::Delivered));
+    seen(&mut bench, Activity::Idle);
+    assert_eq!(fact(&mut bench, 1).turn_done_at, None, "seen before it could take notice");
+    seen(&mut bench, Activity::Busy);
+    bench.pass(5_000);
+    assert_eq!(fact(&mut bench, 1).turn_done_at, None);
+    seen(&mut bench, Activity::Idle);
+    let done = fact(&mut bench, 1).turn_done_at;
+    assert_eq!(done, Some(bench.now));
+    bench.pass(5_000);
+    seen(&mut bench, Activity::Idle);
+    assert_eq!(fact(&mut bench, 1).turn_done_at, done, "once");
 }

@@ -29,6 +29,10 @@ pub struct Send {
     /// Wait so long for the delivery; what is still queued then stays queued, and the exit code is 124
     #[arg(long, value_name = "TIME", default_value = "10s", conflicts_with = "no_wait")]
     pub timeout: String,
+    /// Then wait until the program is at its prompt again, at most so long [default: 24h]; for profiles with signals
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "24h")]
+    #[arg(conflicts_with_all = ["no_wait", "no_enter"])]
+    pub wait: Option<String>,
     /// Return once it is queued
     #[arg(long)]
     pub no_wait: bool,

@@ -12,6 +12,7 @@ use super::super::agent::create::quantity;
 use super::super::agent::select::{self, Which};
 use super::super::args::agent::Targets;
 use super::super::args::message::Send;
+use super::super::client::Client;
 use super::super::context::{Context, request_key, unexpected, with_key};
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
@@ -33,6 +34,10 @@ pub fn run(context: &Context, args: &Send) -> Result<u8, Failure> {
     if targets.is_empty() {
         return show(context, &[], exit::OK);
     }
+    let turn = args.wait.as_deref().map(|text| quantity("--wait", text, duration_ms)).transpose()?;
+    if turn.is_some() {
+        refuse_without_signals(&mut client, &targets)?;
+    }
     let typing = Typing { text: MessageText(text), press_enter: !args.no_enter, at_once: args.now };
     let request = Request::SendMessage { key: key.clone(), targets, typing };
     let sent = match client.ask(&request).map_err(|failure| with_key(failure, "phalanx send", &key))? {
@@ -40,14 +45,57 @@ pub fn run(context: &Context, args: &Send) -> Result<u8, Failure> {
         other => return Err(unexpected(other)),
     };
     let ids: Vec<MessageId> = sent.iter().filter_map(|sent| sent.message).collect();
-    let known = if args.no_wait || ids.is_empty() {
+    let delivered = if args.no_wait || ids.is_empty() {
         let views = if ids.is_empty() { Vec::new() } else { wait::look(&mut client, Vec::new(), ids)? };
         views.into_iter().map(|view| (view.message, view)).collect()
     } else {
         wait::wait(context, client, &ids, MessageUntil::Decided, deadline)?
     };
     let queued = if args.no_wait { exit::OK } else { exit::TIMED_OUT };
-    show(context, &rows(sent, &known), queued)
+    let (known, turns) = match turn {
+        Some(limit) => after_their_turns(context, delivered, limit)?,
+        None => (delivered, exit::OK),
+    };
+    let code = show(context, &rows(sent, &known), queued)?;
+    if code == exit::OK && turns != exit::OK {
+        say("It was delivered; its program has not come back to its prompt in time. See: phalanx capture");
+        return Err(Failure::Told(turns));
+    }
+    Ok(code)
+}
+
+/// Nothing would ever say that the turn is over.
+fn refuse_without_signals(client: &mut Client, targets: &[String]) -> Result<(), Failure> {
+    for target in targets {
+        let view = select::one(client, target)?;
+        if view.spec.signals.is_none() {
+            return Err(Failure::usage(format!(
+                "--wait: {} has a profile without signals: nothing says when it is at its prompt",
+                view.name
+            ))
+            .hint("give its profile signals (phalanx profile show shell), or send without --wait"));
+        }
+    }
+    Ok(())
+}
+
+/// Those that were delivered, when their programs are at their prompts again; exit 124 where one is not in time.
+fn after_their_turns(
+    context: &Context,
+    mut known: BTreeMap<MessageId, MessageView>,
+    limit_ms: u64,
+) -> Result<(BTreeMap<MessageId, MessageView>, u8), Failure> {
+    let delivered = known.values().filter(|view| view.state == MessageState::Delivered);
+    let ids: Vec<MessageId> = delivered.map(|view| view.message).collect();
+    if ids.is_empty() {
+        return Ok((known, exit::OK));
+    }
+    let deadline = Instant::now().checked_add(Duration::from_millis(limit_ms));
+    let turned = wait::wait(context, context.client()?, &ids, MessageUntil::TurnDone, deadline)?;
+    let over = |id: &MessageId| turned.get(id).is_some_and(|view| view.turn_done_at.is_some());
+    let code = if ids.iter().all(over) { exit::OK } else { exit::TIMED_OUT };
+    known.extend(turned);
+    Ok((known, code))
 }
 
 fn rows(sent: Vec<Sent>, known: &BTreeMap<MessageId, MessageView>) -> Vec<MessageRow> {

@@ -85,6 +85,7 @@ mod tests {
 
     fn read_words(words: &[&str]) -> Result<(Option<String>, String), Failure> {
         read(&Send {
+            wait: None,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             file: None,
             labels: Vec::new(),

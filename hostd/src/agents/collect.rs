@@ -43,6 +43,7 @@ pub(super) async fn collect_now(
             CommitMode::Auto => workspace::CommitMode::Auto,
             CommitMode::Agent | CommitMode::Unknown => workspace::CommitMode::Agent,
         },
+        recorded: record.collected.as_ref().and_then(|collected| collected.commit.clone()),
         message: format!("Uncommitted work of {}", spec.name),
         outputs: spec.outputs.clone(),
         outputs_dir: folder.join("outputs"),

@@ -154,6 +154,34 @@ async fn mode_auto_records_all_that_is_there() {
 }
 
 #[tokio::test]
+async fn a_recorded_commit_stays_under_its_ref_and_what_came_later_goes_beside_it() {
+    for kind in kinds() {
+        let fixture = Fixture::new().await;
+        let (agent, workspace) = fixture.prepare("a", kind).await;
+        write(&workspace.path, "made.txt", "made\n");
+        let wish = Collect { commit_mode: CommitMode::Auto, ..fixture.wish("a") };
+        let recorded = fixture.workspaces.collect(&agent, &wish).await.unwrap().head_commit.unwrap();
+        // In the next second the same work would be another commit.
+        let at = git(&workspace.path, &["log", "-1", "--format=%ct", &recorded]);
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        while now() <= at.parse::<u64>().unwrap() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let again = Collect { recorded: Some(recorded.clone()), ..wish };
+        let same = fixture.workspaces.collect(&agent, &again).await.unwrap();
+        assert_eq!(same.head_commit.as_ref(), Some(&recorded));
+        assert_eq!(fixture.git(&["rev-parse", "refs/phalanx/run/a/1"]), recorded);
+        assert_eq!(fixture.git(&["for-each-ref", "refs/phalanx/run/a/1-later"]), "");
+
+        write(&workspace.path, "made.txt", "changed by a person\n");
+        let later = fixture.workspaces.collect(&agent, &again).await.unwrap();
+        assert_ne!(later.head_commit.as_ref(), Some(&recorded));
+        assert_eq!(fixture.git(&["rev-parse", "refs/phalanx/run/a/1"]), recorded);
+        assert_eq!(fixture.git(&["show", "refs/phalanx/run/a/1-later:made.txt"]), "changed by a person");
+    }
+}
+
+#[tokio::test]
 async fn drift_of_head_is_told_and_what_head_has_is_recorded() {
     for kind in kinds() {
         let fixture = Fixture::new().await;

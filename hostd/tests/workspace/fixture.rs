@@ -115,6 +115,7 @@ impl Fixture {
         Collect {
             ref_name: format!("refs/phalanx/run/{name}/1"),
             commit_mode: CommitMode::Agent,
+            recorded: None,
             message: "left uncommitted".to_owned(),
             outputs: Vec::new(),
             outputs_dir: self.folder().join("outputs").join(name),

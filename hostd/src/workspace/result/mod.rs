@@ -42,6 +42,9 @@ pub struct Collect {
     /// `refs/phalanx/<run>/<task>/<n>`; uncommitted work of mode `Agent` goes to `…-uncommitted`.
     pub ref_name: String,
     pub commit_mode: CommitMode,
+    /// The commit that was recorded under `ref_name` before. It stays there, whatever became of the workspace since:
+    /// others hold it for what was verified. Work that differs from it goes to `…-later`.
+    pub recorded: Option<String>,
     /// Of the commit that holds uncommitted work.
     pub message: String,
     /// Paths and patterns below the workspace.
@@ -91,6 +94,15 @@ struct Work {
     not_saved: Vec<String>,
     in_progress: Vec<InProgress>,
     diff: DiffStat,
+}
+
+const COMPARE: &str = "compare with what was recorded";
+
+/// Tree and parents of a commit; `None` where it is not there.
+async fn work_of(call: super::git::Call<'_>, commit: &str) -> Result<Option<String>> {
+    let shown =
+        call.args(["log", "-1", "--no-show-signature", "--format=%T %P", commit, "--"]).output().await?;
+    Ok(shown.status.success().then(|| String::from_utf8_lossy(&shown.stdout).trim().to_owned()))
 }
 
 impl Workspaces {
@@ -159,10 +171,28 @@ impl Workspaces {
             Some(changes) => view.commit(git, folders, changes, &wanted.message).await?,
             None => None,
         };
-        let head = match (wanted.commit_mode, &saved) {
+        let mut saved = saved;
+        let mut head = match (wanted.commit_mode, &saved) {
             (CommitMode::Auto, Some(commit)) => commit.clone(),
             _ => found.head.clone(),
         };
+        let later = format!("{name}-later");
+        let mut name = name;
+        if let Some(recorded) = wanted.recorded.as_ref().filter(|recorded| **recorded != head) {
+            let made = work_of(git.call(COMPARE).git_dir(view.scratch.path()), &head).await?;
+            let before = work_of(
+                git.call(COMPARE).git_dir(&repository.common_dir).act_as(repository.act_as),
+                recorded,
+            )
+            .await?;
+            if made.is_some() && made == before {
+                // The same, committed anew.
+                saved = saved.map(|commit| if commit == head { recorded.clone() } else { commit });
+                head.clone_from(recorded);
+            } else {
+                name = &later;
+            }
+        }
         let mut moves = vec![(name.clone(), head.clone())];
         let mut tips = vec![head.clone()];
         let changes = changes.unwrap_or_default();
@@ -175,11 +205,12 @@ impl Workspaces {
             }
             Uncommitted { commit, ref_name, files: changes.files, untracked: changes.untracked }
         });
+        tips.retain(|tip| Some(tip) != wanted.recorded.as_ref());
         if tips.iter().any(|tip| tip != base) {
             transfer::bring(git, view.scratch.path(), repository, &tips, &[base]).await?;
         }
         refs::ensure(git, repository, &moves, "phalanx: collected").await?;
-        let diff = diff_stat(git, view.scratch.path(), base, &head).await?;
+        let diff = diff_stat(git, self::view(git, repository, &head)?.path(), base, &head).await?;
         let drift = found.drift;
         Ok(Work {
             head,

@@ -60,13 +60,36 @@ fn settle(client: &mut Client, wish: &Wish, outcomes: &mut [Outcome]) -> Result<
         let Some(id) = outcome.agent else { continue };
         outcome.error = match waited.views.iter().find(|view| view.id == id) {
             Some(view) if is_met(view, wish.until) => None,
-            Some(view) => Some(not_in_force(wish.verb, view)),
+            Some(view) => Some(match taken_back(client, wish, view) {
+                Some(refused) => refused,
+                None => not_in_force(wish.verb, view),
+            }),
             None if waited.timed_out => Some(late(client, wish.verb, &id.to_string())),
             // The stream ended without a word of it: it is gone.
             None => Some(WireError::new(ErrorCode::Conflict, "it was destroyed meanwhile")),
         };
     }
     Ok(())
+}
+
+/// A limit that its host refused is not wanted any more, or it would come into force at some later moment, unasked.
+fn taken_back(client: &mut Client, wish: &Wish, view: &AgentView) -> Option<WireError> {
+    if wish.verb != "limit" {
+        return None;
+    }
+    let key = request_key(None).ok()?;
+    let change = limit::restore(view)?;
+    let id = view.id.to_string();
+    let request = Request::ChangeAgents { key, targets: vec![id.clone()], change };
+    let outcomes = ask(client, wish.verb, &request).ok()?;
+    if outcomes.iter().any(|outcome| outcome.error.is_some()) {
+        return None;
+    }
+    let waited = wait(client, vec![id], wish.until, Some(Instant::now() + APPLY_LIMIT), false).ok()?;
+    let is_back = waited.views.iter().any(|view| is_met(view, wish.until));
+    let why: Vec<&str> = view.unmet.iter().map(|unmet| unmet.why.as_str()).collect();
+    let message = format!("refused, and its limits are as before: {}", why.join("; "));
+    is_back.then(|| WireError::new(ErrorCode::Conflict, message).hint("give another limit"))
 }
 
 fn not_in_force(verb: &str, view: &AgentView) -> WireError {

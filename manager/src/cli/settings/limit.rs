@@ -53,6 +53,20 @@ fn wish(
     }
 }
 
+/// The change that asks for the limits that are in force.
+pub(super) fn restore(view: &AgentView) -> Option<Change> {
+    let is = &view.report.as_ref()?.spec.limits;
+    let wanted = &view.spec.limits;
+    let back = |wanted: Option<u64>, is: Option<u64>| (wanted != is).then_some(is.unwrap_or(0));
+    let limits = LimitChange {
+        memory_bytes: back(wanted.memory_bytes, is.memory_bytes),
+        cpu_millis: back(wanted.cpu_millis, is.cpu_millis),
+        pids: back(wanted.pids, is.pids),
+        time_ms: back(wanted.time_ms, is.time_ms),
+    };
+    (limits != LimitChange::default()).then_some(Change::Limit(limits))
+}
+
 /// The command that asks for the limits that are in force.
 pub(super) fn take_back(view: &AgentView) -> Option<String> {
     let in_force = &view.report.as_ref()?.spec.limits;

@@ -31,6 +31,8 @@ pub struct Blobs {
     store: store::blobs::Blobs,
     spool: PathBuf,
     held: Mutex<VecDeque<(String, Bytes)>>,
+    /// One piece at a time: clients that bring the same content share its file.
+    bringing: tokio::sync::Mutex<()>,
 }
 
 impl Blobs {
@@ -45,7 +47,7 @@ impl Blobs {
             Ok(()) | Err(_) => {}
         }
         std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&spool)?;
-        Ok(Self { store, spool, held: Mutex::new(VecDeque::new()) })
+        Ok(Self { store, spool, held: Mutex::new(VecDeque::new()), bringing: tokio::sync::Mutex::new(()) })
     }
 
     /// Takes a piece; the last one checks the whole and stores it. A piece may come twice.
@@ -64,6 +66,7 @@ impl Blobs {
         if end > BLOB_LIMIT {
             return Err(invalid(format!("a blob has at most {BLOB_LIMIT} bytes")));
         }
+        let _turn = self.bringing.lock().await;
         if self.store.exists(sha256).await.map_err(|error| of_store(&error))? {
             return Ok(());
         }
@@ -75,7 +78,9 @@ impl Blobs {
         if !last {
             return Ok(());
         }
-        let content = fs::read(&path).await.map_err(|error| of_spool(&error))?;
+        let mut content = fs::read(&path).await.map_err(|error| of_spool(&error))?;
+        // What lies behind is of a client that brought something else under this name.
+        content.truncate(usize::try_from(end).unwrap_or(usize::MAX));
         let _ = fs::remove_file(&path).await;
         let wanted = sha256.to_owned();
         let content = Bytes::from(content);
@@ -162,9 +167,6 @@ async fn append(path: &Path, offset: u64, bytes: &[u8]) -> Result<(), WireError>
         let length = file.metadata().await?.len();
         if offset > length {
             return Ok(Some(length));
-        }
-        if offset == 0 {
-            file.set_len(0).await?;
         }
         file.seek(SeekFrom::Start(offset)).await?;
         file.write_all(bytes).await?;

@@ -127,7 +127,11 @@ async fn a_blob_is_brought_in_pieces_checked_and_fetched_in_parts() {
     assert_eq!(client.ask(put(&sha256, 0, &content[..700_000], false)).await, Ok(Reply::Done));
     let hole = client.ask(put(&sha256, 900_000, b"x", false)).await.unwrap_err();
     assert_eq!(hole.code, ErrorCode::Invalid);
+    // Another client brings the same at the same time: neither is in the way of the other.
+    let mut other = world.client().await;
+    assert_eq!(other.ask(put(&sha256, 0, &content[..300_000], false)).await, Ok(Reply::Done));
     assert_eq!(client.ask(put(&sha256, 700_000, &content[700_000..], true)).await, Ok(Reply::Stored));
+    assert_eq!(other.ask(put(&sha256, 300_000, &content[300_000..], true)).await, Ok(Reply::Stored));
     assert_eq!(client.ask(put(&sha256, 0, b"anything", false)).await, Ok(Reply::Done), "it is there already");
 
     let mut fetched = Vec::new();

@@ -107,7 +107,15 @@ impl Core {
                     task.record.state == TaskState::Accepted && work_of(&task.record).is_some()
                 })
             };
+            let is_merged =
+                |id: &TaskId| self.work.task(*id).is_some_and(|task| task.record.state == TaskState::Merged);
+            let merged = all.iter().filter(|id| is_merged(id)).count();
             let tasks: Vec<TaskId> = all.into_iter().filter(with_work).collect();
+            if tasks.is_empty() && merged > 0 {
+                let error =
+                    conflict(format!("all work that was accepted is merged already ({merged} tasks)"));
+                return Err(error.hint("phalanx tasks -o wide says where; git merge brings that on"));
+            }
             if tasks.is_empty() {
                 let error = conflict(String::from("no task of the run is accepted and has work to merge"));
                 return Err(error.hint("phalanx tasks; phalanx accept"));

@@ -172,7 +172,15 @@ impl Listed for TaskRow {
 
     fn cells(&self, wide: bool) -> Vec<String> {
         let view = &self.view;
-        let flag = if view.unverified { " (unverified)" } else { "" };
+        let collected = self.last().and_then(|attempt| attempt.collected.as_ref());
+        // With `commit: auto` it is the recorded commit itself.
+        let left = collected.is_some_and(|c| c.uncommitted.is_some() && c.uncommitted != c.commit);
+        let flag = match (view.unverified, left) {
+            (true, true) => " (unverified, left uncommitted work)",
+            (true, false) => " (unverified)",
+            (false, true) => " (left uncommitted work)",
+            (false, false) => "",
+        };
         let mut cells = vec![
             view.spec.name.to_string(),
             format!("{}{flag}", view.state),
@@ -181,7 +189,6 @@ impl Listed for TaskRow {
             self.reason(),
         ];
         if wide {
-            let collected = self.last().and_then(|attempt| attempt.collected.as_ref());
             cells.extend([
                 view.id.to_string(),
                 self.last().map(|attempt| attempt.host.to_string()).unwrap_or_default(),

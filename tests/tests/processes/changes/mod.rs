@@ -181,21 +181,20 @@ fn limits_change_while_it_runs_and_those_that_would_end_it_are_refused() {
     for word in ["memory 536870912", "pids 50", "cpu 0.500"] {
         assert!(report.enforced.iter().any(|limit| limit.contains(word)), "{:?}", report.enforced);
     }
-    said(
-        &install,
-        &["limit", "demo", "--memory", "8M"],
-        5,
-        &["not in force", "memory", "--memory 536870912"],
-    );
+    said(&install, &["limit", "demo", "--memory", "8M"], 5, &["refused", "limits are as before", "memory"]);
     let report = install.agent("demo").report().clone();
     assert_eq!(report.spec.limits.memory_bytes, Some(512 << 20), "what is shown is in force");
     assert!(report.enforced.iter().any(|limit| limit.contains("536870912")));
-    said(&install, &["show", "demo"], 0, &["not in force", "limits", "512M"]);
+    // Nor does it come into force later, unasked, or get in the way of another change.
+    said(&install, &["label", "demo", "after=refusal"], 0, &["labelled"]);
+    let shown = install.run(&["show", "demo"]).succeeded().text();
+    assert!(shown.contains("512M") && !shown.contains("not in force"), "{shown}");
+    assert_eq!(install.agent("demo").report().spec.limits.memory_bytes, Some(512 << 20));
     said(&install, &["limit", "demo", "--memory", "none", "--cpu", "none"], 0, &[]);
     let enforced = install.agent("demo").report().enforced.clone();
     assert_eq!(enforced, ["pids 50"]);
     // Time counts from the start: one that is over would end it.
-    said(&install, &["limit", "demo", "--timeout", "1ms"], 5, &["has run for", "--timeout none"]);
+    said(&install, &["limit", "demo", "--timeout", "1ms"], 5, &["has run for", "limits are as before"]);
     said(&install, &["limit", "demo", "--timeout", "1h"], 0, &[]);
     said(&install, &["limit", "demo"], 2, &["no limit"]);
     said(&install, &["limit", "demo", "--memory", "100"], 2, &["1M"]);

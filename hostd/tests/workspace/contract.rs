@@ -263,6 +263,30 @@ async fn changes_hidden_from_status_are_saved_too() {
 }
 
 #[tokio::test]
+async fn an_agent_cannot_hide_work_by_its_own_excludes_and_what_the_person_excludes_is_no_work() {
+    for kind in kinds() {
+        let fixture = Fixture::new().await;
+        fixture.write(".git/info/exclude", "persons.txt\n");
+        let (agent, workspace) = fixture.prepare("a", kind).await;
+        let top = &workspace.path;
+        write(top, ".git/info/exclude", "*\n");
+        git(top, &["config", "core.excludesFile", "/etc/passwd"]);
+        write(top, "persons.txt", "a log\n");
+        let copy = fixture.workspaces.holds_only_copy(&agent, None).await;
+        assert!(matches!(&copy, OnlyCopy::No), "{copy:?}");
+        write(top, "hidden.txt", "work\n");
+        let copy = fixture.workspaces.holds_only_copy(&agent, None).await;
+        assert!(matches!(&copy, OnlyCopy::Yes { .. }), "{copy:?}");
+        let collected = fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap();
+        let name = collected.uncommitted.unwrap().ref_name;
+        assert_eq!(
+            fixture.git(&["ls-tree", "--name-only", &name, "hidden.txt", "persons.txt"]),
+            "hidden.txt"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_change_of_the_same_size_in_the_same_second_is_seen() {
     for kind in kinds() {
         let fixture = Fixture::new().await;

@@ -52,9 +52,8 @@ impl View {
         }
         let scratch = GitDir::scratch(git, &repository.object_format, &borrow, Head::At(&found.head))?;
         scratch.take_shallow(repository)?;
-        let excludes_of =
-            if manifest.worktree_git_dir.is_some() { &repository.common_dir } else { &found.git_dir };
-        scratch.take_excludes(excludes_of)?;
+        // The person's, never the agent's own: an agent must not be able to hide work.
+        scratch.take_excludes(&repository.common_dir)?;
         let at_base = manifest.base_commit.as_ref() == Some(&found.head);
         let head_tree = manifest.base_tree.clone().filter(|_| at_base);
         let view = Self { scratch, head: found.head.clone(), head_tree };

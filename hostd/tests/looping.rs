@@ -12,7 +12,7 @@ use hostd::bus::{Heard, Replier};
 use hostd::driver::{Done, Driver, Hands, Hearing};
 use hostd::state::Life;
 use hostd_core::{AgentRecord, Config, Core, Effect, ExitCause, ExitSeen, Input, StartFacts};
-use protocol::agent::{AgentSpec, CommitMode, Phase, Role};
+use protocol::agent::{AgentSpec, Phase};
 use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, Generation, Incarnation, MessageId, OrderId};
 use protocol::message::{MessageText, Typing};
@@ -206,30 +206,7 @@ fn agent(n: u64) -> AgentId {
 }
 
 fn spec(name: &str) -> Box<AgentSpec> {
-    Box::new(AgentSpec {
-        name: name.parse().unwrap(),
-        role: Role::Own,
-        task: None,
-        program: vec!["sh".to_owned()],
-        profile: None,
-        labels: BTreeMap::new(),
-        limits: Default::default(),
-        grace_ms: 5_000,
-        checkout: None,
-        commit: CommitMode::Agent,
-        has_environment: false,
-        prompt: None,
-        feedback: None,
-        inputs: None,
-        result: None,
-        outputs: Vec::new(),
-        ready_text: None,
-        signals: None,
-        user: None,
-        lease_ms: None,
-        frozen: false,
-        launch: 1,
-    })
+    Box::new(AgentSpec::own(name.parse().unwrap(), vec!["sh".to_owned()], 5_000))
 }
 
 fn ensure(n: u64, name: &str) -> Command {

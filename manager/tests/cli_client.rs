@@ -9,11 +9,10 @@ mod cli_support;
 #[path = "cli_support/server.rs"]
 mod server;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cli_support::Home;
-use protocol::agent::{AgentSpec, CommitMode, Phase, ResourceLimits, Role};
+use protocol::agent::{AgentSpec, Phase, Role};
 use protocol::api::{AgentView, Item, Reachability, Reply, Request};
 use protocol::codec::Hello;
 use protocol::error::{ErrorCode, WireError};
@@ -37,30 +36,7 @@ fn view(number: u128, name: &str, phase: Phase) -> AgentView {
         wanted: "running".into(),
         as_of: Timestamp(now),
         created_at: Timestamp(now - 65_000),
-        spec: AgentSpec {
-            name: "x".parse().unwrap(),
-            role: Role::Own,
-            task: None,
-            program: vec!["true".into()],
-            profile: None,
-            labels: BTreeMap::new(),
-            limits: ResourceLimits::default(),
-            grace_ms: 1,
-            checkout: None,
-            commit: CommitMode::Agent,
-            has_environment: false,
-            prompt: None,
-            feedback: None,
-            inputs: None,
-            result: None,
-            outputs: Vec::new(),
-            ready_text: None,
-            signals: None,
-            user: None,
-            lease_ms: None,
-            frozen: false,
-            launch: 1,
-        },
+        spec: AgentSpec::own("x".parse().unwrap(), vec!["true".into()], 1),
         report: None,
         last_output: None,
         memory_bytes: 0,
@@ -312,7 +288,7 @@ fn a_made_up_name_that_is_taken_is_made_up_again() {
 fn a_change_of_many_needs_a_yes_off_a_terminal() {
     let home = Home::new();
     let manager = Manager::start(&home, |request| match request {
-        request @ Request::ListAgents(_) => {
+        request @ Request::ListRows(_) => {
             agents(request, vec![view(1, "a", Phase::Running), view(2, "b", Phase::Running)])
         }
         _ => Answer::HangUp,

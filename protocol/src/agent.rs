@@ -299,6 +299,37 @@ pub struct AgentSpec {
     pub launch: u32,
 }
 
+impl AgentSpec {
+    /// An agent of a person's, with nothing beyond what must be said.
+    #[must_use]
+    pub fn own(name: Name, program: Vec<String>, grace_ms: u64) -> Self {
+        Self {
+            name,
+            role: Role::Own,
+            task: None,
+            program,
+            profile: None,
+            labels: BTreeMap::new(),
+            limits: ResourceLimits::default(),
+            grace_ms,
+            checkout: None,
+            commit: CommitMode::Agent,
+            has_environment: false,
+            prompt: None,
+            feedback: None,
+            inputs: None,
+            result: None,
+            outputs: Vec::new(),
+            ready_text: None,
+            signals: None,
+            user: None,
+            lease_ms: None,
+            frozen: false,
+            launch: first_launch(),
+        }
+    }
+}
+
 /// The number of the start that `create` asks for.
 #[must_use]
 pub const fn first_launch() -> u32 {

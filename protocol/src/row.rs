@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{End, Phase, Role, TaskLink};
-use crate::api::{AgentView, Reachability, Target};
+use crate::api::{AgentFilter, AgentView, Reachability, Target};
 use crate::ids::{AgentId, HostId, Region};
-use crate::report::WorkspaceFacts;
+use crate::report::{Life, WorkspaceFacts};
 use crate::signals::PhaseReason;
 use crate::time::Timestamp;
 
@@ -29,6 +29,9 @@ pub struct AgentRow {
     pub reason: String,
     /// `running`, `stopped` or `destroyed`; `unowned` when the manager has no record of it.
     pub wanted: String,
+    /// Destroyed: only its transcript and its end are left.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub gone: bool,
     pub as_of: Timestamp,
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +109,11 @@ impl AgentRow {
             phase_reason: report.and_then(|report| report.phase_reason),
             reason: view.reason.clone(),
             wanted: view.wanted.clone(),
+            gone: match report {
+                Some(report) => report.life == Life::Destroyed,
+                // It was not wanted any more before its host ever heard of it.
+                None => view.wanted == "destroyed",
+            },
             as_of: view.as_of,
             created_at: view.created_at,
             started_at: report.and_then(|report| report.started_at),
@@ -154,4 +162,11 @@ pub struct RowFilter {
     /// Names and ids, with `*` for any text and `?` for any one character.
     #[serde(default)]
     pub names: Vec<String>,
+}
+
+impl From<AgentFilter> for RowFilter {
+    fn from(filter: AgentFilter) -> Self {
+        let AgentFilter { all, labels, phases, run } = filter;
+        Self { all, labels, phases, run, ..Self::default() }
+    }
 }

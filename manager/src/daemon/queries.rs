@@ -44,10 +44,7 @@ pub fn hosts(glance: &Glance<'_>) -> Vec<HostView> {
 /// # Errors
 /// When the filter names a run that is not there: an empty list would say that it has no agents.
 pub fn list(glance: &Glance<'_>, filter: &AgentFilter) -> Result<Reply, WireError> {
-    if let Some(run) = &filter.run {
-        glance.core.find_run(run)?;
-    }
-    Ok(Reply::Agents { agents: glance.core.agents(glance.now, filter), as_of: glance.now })
+    Ok(Reply::Agents { agents: glance.core.agents(glance.now, filter)?, as_of: glance.now })
 }
 
 /// # Errors

@@ -1,11 +1,10 @@
 //! A client of the socket, one request at a time.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use manager::daemon::server::frames::{FrameReader, write_frame};
-use protocol::agent::{AgentSpec, CommitMode, Environment, ResourceLimits, Role};
+use protocol::agent::{AgentSpec, Environment};
 use protocol::api::{
     AgentFilter, AgentView, CreateAgent, ERROR, HostView, ITEM, Item, REPLY, REQUEST, Reply, Request,
 };
@@ -116,30 +115,7 @@ impl Client {
 }
 
 pub(crate) fn create(key: &str, name: &str, environment: &[(&str, &str)]) -> Request {
-    let spec = AgentSpec {
-        name: name.parse().unwrap(),
-        role: Role::Own,
-        task: None,
-        program: vec!["sleep".to_owned(), "1".to_owned()],
-        profile: None,
-        labels: BTreeMap::new(),
-        limits: ResourceLimits::default(),
-        grace_ms: 1_000,
-        checkout: None,
-        commit: CommitMode::Agent,
-        has_environment: false,
-        prompt: None,
-        feedback: None,
-        inputs: None,
-        result: None,
-        outputs: Vec::new(),
-        ready_text: None,
-        signals: None,
-        user: None,
-        lease_ms: None,
-        frozen: false,
-        launch: 1,
-    };
+    let spec = AgentSpec::own(name.parse().unwrap(), vec!["sleep".to_owned(), "1".to_owned()], 1_000);
     let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     Request::CreateAgent(Box::new(CreateAgent {
         key: RequestKey(key.to_owned()),

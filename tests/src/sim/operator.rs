@@ -1,7 +1,7 @@
 //! The people: what they ask for, again under the same key until they are answered, and what they were
 //! promised.
 
-use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, ResourceLimits, Role};
+use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, ResourceLimits};
 use protocol::api::{Change, CreateAgent, LimitChange, Reply, Request, SubmitRun};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{Name, RequestKey};
@@ -129,29 +129,11 @@ impl World {
             near: None,
             snapshot: None,
         });
+        let program = Plan::program(work_ms, ok_from, 1, self.dice.percent(20), leaves_ms);
         let spec = AgentSpec {
-            name: name.parse().unwrap(),
-            role: Role::Own,
-            task: None,
-            program: Plan::program(work_ms, ok_from, 1, self.dice.percent(20), leaves_ms),
-            profile: None,
-            labels: Default::default(),
-            limits: ResourceLimits::default(),
-            grace_ms: 3_000,
             checkout,
-            commit: CommitMode::Agent,
-            has_environment: false,
-            prompt: None,
-            feedback: None,
-            inputs: None,
-            result: None,
-            outputs: Vec::new(),
-            ready_text: None,
-            signals: None,
-            user: None,
             lease_ms: self.dice.percent(30).then(|| self.dice.between(15_000, 60_000)),
-            frozen: false,
-            launch: 1,
+            ..AgentSpec::own(name.parse().unwrap(), program, 3_000)
         };
         let (key, environment) = (self.key(), Default::default());
         Request::CreateAgent(Box::new(CreateAgent { key, spec, host, environment }))

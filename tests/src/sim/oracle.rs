@@ -230,7 +230,8 @@ impl World {
                 }
             }
         }
-        for view in core.agents(now, &AgentFilter { all: true, ..AgentFilter::default() }) {
+        let everything = AgentFilter { all: true, ..AgentFilter::default() };
+        for view in core.agents(now, &everything).into_iter().flatten() {
             if self.folder(view.id).is_none() && !core.is_gone(view.id) {
                 found.push(format!("the manager believes in {} ({})", view.id, view.name));
             }

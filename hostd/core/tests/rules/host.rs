@@ -49,28 +49,8 @@ pub(crate) fn spec() -> AgentSpec {
 /// An agent that leaves nothing to collect.
 pub(crate) fn plain_spec() -> AgentSpec {
     AgentSpec {
-        name: "a".parse().unwrap(),
-        role: Role::Own,
-        task: None,
-        program: vec!["true".into()],
-        profile: None,
         labels: Default::default(),
-        limits: Default::default(),
-        grace_ms: GRACE_MS,
-        checkout: None,
-        commit: CommitMode::Agent,
-        has_environment: false,
-        prompt: None,
-        feedback: None,
-        inputs: None,
-        result: None,
-        outputs: Vec::new(),
-        ready_text: None,
-        signals: None,
-        user: None,
-        lease_ms: None,
-        frozen: false,
-        launch: 1,
+        ..AgentSpec::own("a".parse().unwrap(), vec!["true".into()], GRACE_MS)
     }
 }
 

@@ -41,7 +41,7 @@ fn the_key_that_made_a_forgotten_agent_makes_no_other_one_for_a_day() {
     let orders = world.orders.len();
     world.input(Input::Forgotten(agent));
     let all = protocol::api::AgentFilter { all: true, ..Default::default() };
-    assert!(world.core.agents(world.now, &all).is_empty(), "it is listed no more");
+    assert!(world.core.agents(world.now, &all).unwrap().is_empty(), "it is listed no more");
     assert_eq!(made(&mut world), Ok(first.clone()));
     world.hosts.values_mut().for_each(|host| host.programs.clear());
     world.restart_manager();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::agent::{AgentSpec, CommitMode, End, EndCause, Environment, ResourceLimits, Role};
+use protocol::agent::{AgentSpec, CommitMode, End, EndCause, Environment, ResourceLimits};
 use protocol::api::CreateAgent;
 use protocol::ids::RequestKey;
 use protocol::report::Collected;
@@ -30,30 +30,7 @@ pub(super) fn create(key: RequestKey, name: &str) -> CreateAgent {
 }
 
 pub(super) fn agent_spec(name: &str) -> AgentSpec {
-    AgentSpec {
-        name: name.parse().unwrap(),
-        role: Role::Own,
-        task: None,
-        program: vec![String::from("/bin/true")],
-        profile: None,
-        labels: BTreeMap::new(),
-        limits: ResourceLimits::default(),
-        grace_ms: 5_000,
-        checkout: None,
-        commit: CommitMode::Agent,
-        has_environment: false,
-        prompt: None,
-        feedback: None,
-        inputs: None,
-        result: None,
-        outputs: Vec::new(),
-        ready_text: None,
-        signals: None,
-        user: None,
-        lease_ms: None,
-        frozen: false,
-        launch: 1,
-    }
+    AgentSpec::own(name.parse().unwrap(), vec![String::from("/bin/true")], 5_000)
 }
 
 pub(super) fn run_spec(name: &str) -> RunSpec {

@@ -13,6 +13,7 @@ use protocol::time::Timestamp;
 use crate::Core;
 use crate::effect::EnvironmentOwner;
 use crate::fleet::agent::{Agent, Standing};
+use crate::record::Wanted;
 use crate::view::pattern::Pattern;
 
 /// What only the shell knows of the manager's state.
@@ -26,28 +27,13 @@ pub struct ShellFacts {
 }
 
 impl Core {
-    #[must_use]
-    pub fn agents(&self, now: Timestamp, filter: &AgentFilter) -> Vec<AgentView> {
-        let run = match &filter.run {
-            Some(target) => match self.find_run(target) {
-                Ok(run) => Some(run),
-                Err(_) => return Vec::new(),
-            },
-            None => None,
-        };
-        self.fleet
-            .agents()
-            .filter(|(_, agent)| {
-                let Some(spec) = agent.spec() else { return false };
-                let phase = phase_of(agent);
-                !agent.is_void()
-                    && (filter.all || is_current(agent))
-                    && (filter.phases.is_empty() || filter.phases.contains(&phase))
-                    && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
-                    && run.is_none_or(|run| spec.task.as_ref().is_some_and(|link| link.run == run))
-            })
-            .filter_map(|(id, _)| self.agent_view(now, id))
-            .collect()
+    /// Whole views, in the order of ids.
+    ///
+    /// # Errors
+    /// As [`Core::rows`].
+    pub fn agents(&self, now: Timestamp, filter: &AgentFilter) -> Result<Vec<AgentView>, WireError> {
+        let wanted = self.matching(&RowFilter::from(filter.clone()))?;
+        Ok(wanted.into_iter().filter_map(|(id, _)| self.agent_view(now, id)).collect())
     }
 
     #[must_use]
@@ -57,9 +43,7 @@ impl Core {
         let host_id = agent.host()?;
         let host = self.fleet.host(host_id)?;
         let report = agent.observed.as_deref();
-        let desired = agent.desired.as_ref();
-        let created_at =
-            desired.map(|desired| desired.created_at).or(report.map(|report| report.created_at))?;
+        let created_at = created_at(agent)?;
         let figures = agent.figures.as_ref();
         Some(AgentView {
             id,
@@ -69,19 +53,15 @@ impl Core {
             host: host_id.clone(),
             reachability: host.reachability(now, &self.config),
             phase: phase_of(agent),
-            reason: match report {
-                None => unheard_words(agent).to_owned(),
-                Some(_) if agent.awaits_launch() => "it is to be started again".to_owned(),
-                Some(report) => report.reason.clone(),
-            },
-            wanted: desired.map_or("unowned", |desired| desired.wanted.as_str()).to_owned(),
+            reason: reason_of(agent).to_owned(),
+            wanted: wanted_words(agent).to_owned(),
             as_of: report.map_or(created_at, |report| report.as_of),
             created_at,
             report: report.cloned(),
             last_output: figures.and_then(|row| row.last_output),
             memory_bytes: figures.map_or(0, |row| row.memory_bytes),
-            cpu_ms: figures.map_or(0, |row| row.cpu_ms).max(report.map_or(0, |report| report.usage.cpu_ms)),
-            generation: desired.map(|desired| desired.generation),
+            cpu_ms: used_cpu_ms(agent),
+            generation: agent.desired.as_ref().map(|desired| desired.generation),
             unmet: agent.unmet(),
             spec,
             messages: Vec::new(),
@@ -93,11 +73,17 @@ impl Core {
     /// # Errors
     /// When the filter names a run that is not there: an empty list would say that it has no agents.
     pub fn rows(&self, now: Timestamp, filter: &RowFilter) -> Result<Vec<AgentRow>, WireError> {
+        let wanted = self.matching(filter)?;
+        Ok(wanted.into_iter().filter_map(|(id, agent)| self.row(now, id, agent)).collect())
+    }
+
+    /// The one meaning of a filter, whatever is then shown of those that it finds.
+    fn matching(&self, filter: &RowFilter) -> Result<Vec<(AgentId, &Agent)>, WireError> {
         let run = filter.run.as_deref().map(|target| self.find_run(target)).transpose()?;
         let patterns: Vec<Pattern> = filter.names.iter().map(|text| Pattern::new(text)).collect();
         let is_wanted = |id: AgentId, agent: &Agent| {
             let Some(spec) = agent.spec() else { return false };
-            let phase = agent.observed.as_ref().map_or(Phase::Creating, |report| report.phase);
+            let phase = phase_of(agent);
             let named =
                 |pattern: &Pattern| pattern.matches(spec.name.as_str()) || pattern.matches(&id.to_string());
             !agent.is_void()
@@ -108,8 +94,7 @@ impl Core {
                 && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
                 && run.is_none_or(|run| spec.task.as_ref().is_some_and(|link| link.run == run))
         };
-        let wanted = self.fleet.agents().filter(|(id, agent)| is_wanted(*id, agent));
-        Ok(wanted.filter_map(|(id, agent)| self.row(now, id, agent)).collect())
+        Ok(self.fleet.agents().filter(|(id, agent)| is_wanted(*id, agent)).collect())
     }
 
     fn row(&self, now: Timestamp, id: AgentId, agent: &Agent) -> Option<AgentRow> {
@@ -117,12 +102,10 @@ impl Core {
         let host_id = agent.host()?;
         let host = self.fleet.host(host_id)?;
         let report = agent.observed.as_deref();
-        let desired = agent.desired.as_ref();
         let workspace = report.and_then(|report| report.workspace.as_ref());
-        let created_at =
-            desired.map(|desired| desired.created_at).or(report.map(|report| report.created_at))?;
+        let phase = phase_of(agent);
+        let created_at = created_at(agent)?;
         let figures = agent.figures.as_ref();
-        let used_ms = figures.map_or(0, |row| row.cpu_ms).max(report.map_or(0, |report| report.usage.cpu_ms));
         Some(AgentRow {
             id,
             name: spec.name.to_string(),
@@ -130,14 +113,15 @@ impl Core {
             region: host.region.clone(),
             host: host_id.clone(),
             reachability: host.reachability(now, &self.config),
-            phase: report.map_or(Phase::Creating, |report| report.phase),
+            phase,
             phase_reason: report.and_then(|report| report.phase_reason),
-            reason: report.map_or_else(|| unheard_words(agent).to_owned(), |report| report.reason.clone()),
-            wanted: desired.map_or("unowned", |desired| desired.wanted.as_str()).to_owned(),
+            reason: reason_of(agent).to_owned(),
+            wanted: wanted_words(agent).to_owned(),
+            gone: is_gone(agent),
             as_of: report.map_or(created_at, |report| report.as_of),
             created_at,
             started_at: report.and_then(|report| report.started_at),
-            end: report.and_then(|report| report.end.clone()),
+            end: report.and_then(|report| report.end.clone()).filter(|_| phase.is_ended()),
             stopping: report.is_some_and(|report| report.stopping),
             draining: report.is_some_and(|report| report.draining),
             degraded: report.map(|report| report.degraded.clone()).unwrap_or_default(),
@@ -149,7 +133,7 @@ impl Core {
             branch: workspace.and_then(|workspace| workspace.branch.clone()),
             last_output: figures.and_then(|row| row.last_output),
             figures: Figures {
-                cpu_ms: Some(used_ms).filter(|ms| *ms > 0),
+                cpu_ms: Some(used_cpu_ms(agent)).filter(|ms| *ms > 0),
                 memory_bytes: figures.map(|row| row.memory_bytes).filter(|bytes| *bytes > 0),
                 ..Figures::default()
             },
@@ -246,9 +230,33 @@ fn is_current(agent: &Agent) -> bool {
     }
 }
 
-fn unheard_words(agent: &Agent) -> &'static str {
-    match agent.standing() {
-        Standing::Gone => "it never reached its host",
-        Standing::Unheard | Standing::Live | Standing::Ended => "its host has not reported it yet",
+/// As [`AgentRow::of`] says it: destroyed, or not wanted any more before its host ever heard of it.
+fn is_gone(agent: &Agent) -> bool {
+    let unheard = agent.observed.is_none();
+    let unwanted = agent.desired.as_ref().is_some_and(|desired| desired.wanted == Wanted::Destroyed);
+    agent.standing() == Standing::Gone || (unheard && unwanted)
+}
+
+fn reason_of(agent: &Agent) -> &str {
+    match &agent.observed {
+        None if agent.standing() == Standing::Gone => "it never reached its host",
+        None => "its host has not reported it yet",
+        Some(_) if agent.awaits_launch() => "it is to be started again",
+        Some(report) => &report.reason,
     }
+}
+
+fn wanted_words(agent: &Agent) -> &'static str {
+    agent.desired.as_ref().map_or("unowned", |desired| desired.wanted.as_str())
+}
+
+fn created_at(agent: &Agent) -> Option<Timestamp> {
+    let observed = agent.observed.as_ref().map(|report| report.created_at);
+    agent.desired.as_ref().map(|desired| desired.created_at).or(observed)
+}
+
+/// The figures of a live one are younger than its report, those of an ended one are gone.
+fn used_cpu_ms(agent: &Agent) -> u64 {
+    let measured = agent.figures.as_ref().map_or(0, |row| row.cpu_ms);
+    measured.max(agent.observed.as_ref().map_or(0, |report| report.usage.cpu_ms))
 }

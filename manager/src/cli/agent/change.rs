@@ -44,8 +44,8 @@ pub fn destroy(context: &Context, args: &Destroy) -> Result<u8, Failure> {
 /// Stops every agent that is alive; how many there were.
 pub fn stop_all(client: &mut Client) -> Result<usize, Failure> {
     let phases = Phase::ALL.iter().copied().filter(|phase| !phase.is_ended()).collect();
-    let live = select::filtered(client, protocol::api::AgentFilter { phases, ..Default::default() })?;
-    let targets: Vec<String> = live.iter().map(|view| view.id.to_string()).collect();
+    let live = select::filtered(client, protocol::row::RowFilter { phases, ..Default::default() })?;
+    let targets: Vec<String> = live.iter().map(|agent| agent.id.to_string()).collect();
     if targets.is_empty() {
         return Ok(0);
     }

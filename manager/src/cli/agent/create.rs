@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::agent::{
-    AgentSpec, Checkout, CheckoutKind, CommitMode, End, Phase, ResourceLimits, Role, StartStep,
-};
+use protocol::agent::{AgentSpec, Checkout, CheckoutKind, End, Phase, ResourceLimits, StartStep};
 use protocol::api::{AgentView, CreateAgent, Item, Reply, Request, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, HostId, Name, RequestKey};
@@ -86,32 +84,19 @@ fn request_of(args: &Create, settings: &Settings) -> Result<CreateAgent, Failure
         }
         None => None,
     };
+    let grace_ms = match &args.grace {
+        Some(grace) => quantity("--grace", grace, duration_ms)?,
+        None => settings.duration_ms(&key::GRACE).unwrap_or(GRACE_MS),
+    };
     let spec = AgentSpec {
-        name,
-        role: Role::Own,
-        task: None,
-        program,
         profile: args.profile.clone(),
         labels: args.labels.iter().cloned().collect(),
         limits: limits(args, settings)?,
-        grace_ms: match &args.grace {
-            Some(grace) => quantity("--grace", grace, duration_ms)?,
-            None => settings.duration_ms(&key::GRACE).unwrap_or(GRACE_MS),
-        },
-        checkout: None,
-        commit: CommitMode::Agent,
         has_environment: !environment.0.is_empty(),
-        prompt: None,
-        feedback: None,
-        inputs: None,
-        result: None,
-        outputs: Vec::new(),
         ready_text,
         signals,
         user: args.user.clone(),
-        lease_ms: None,
-        frozen: false,
-        launch: 1,
+        ..AgentSpec::own(name, program, grace_ms)
     };
     Ok(CreateAgent { key: request_key(args.key.as_deref())?, spec, host, environment })
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use protocol::agent::Role;
-use protocol::api::{AgentFilter, AgentView, Reply, Request};
+use protocol::api::{AgentView, Reply, Request};
 use protocol::error::ErrorCode;
-use protocol::report::Life;
+use protocol::row::{AgentRow, RowFilter};
 
 use super::super::args::agent::Targets;
 use super::super::client::Client;
@@ -16,9 +16,9 @@ use super::super::output::pipe::{can_ask, say_bytes};
 use super::super::output::sanitise::safe_line;
 
 /// The agents that a filter finds.
-pub fn filtered(client: &mut Client, filter: AgentFilter) -> Result<Vec<AgentView>, Failure> {
-    match client.ask(&Request::ListAgents(filter))? {
-        Reply::Agents { agents, .. } => Ok(agents),
+pub fn filtered(client: &mut Client, filter: RowFilter) -> Result<Vec<AgentRow>, Failure> {
+    match client.ask(&Request::ListRows(filter))? {
+        Reply::Rows { rows, .. } => Ok(rows),
         other => Err(unexpected(other)),
     }
 }
@@ -35,18 +35,13 @@ pub enum Which {
 }
 
 impl Which {
-    fn takes(self, view: &AgentView) -> bool {
-        let gone = match &view.report {
-            Some(report) => report.life == Life::Destroyed,
-            // It was not wanted any more before its host ever heard of it.
-            None => view.wanted == "destroyed",
-        };
-        let is_own = view.role == Role::Own;
-        !gone
+    fn takes(self, agent: &AgentRow) -> bool {
+        let is_own = agent.role == Role::Own;
+        !agent.gone
             && match self {
-                Self::Live => !view.phase.is_ended(),
-                Self::Ended => view.phase.is_ended() && is_own,
-                Self::Current => !view.phase.is_ended() || is_own,
+                Self::Live => !agent.is_ended(),
+                Self::Ended => agent.is_ended() && is_own,
+                Self::Current => !agent.is_ended() || is_own,
                 Self::Present => true,
             }
     }
@@ -70,8 +65,8 @@ pub fn targets(client: &mut Client, wanted: &Targets, which: Which) -> Result<Ve
         return Err(Failure::usage("names and -l are given; use one of them"));
     }
     let labels: BTreeMap<String, String> = wanted.labels.iter().cloned().collect();
-    let found = filtered(client, AgentFilter { all: true, labels, ..AgentFilter::default() })?;
-    Ok(found.iter().filter(|view| which.takes(view)).map(|view| view.id.to_string()).collect())
+    let found = filtered(client, RowFilter { all: true, labels, ..RowFilter::default() })?;
+    Ok(found.iter().filter(|agent| which.takes(agent)).map(|agent| agent.id.to_string()).collect())
 }
 
 /// The targets of a change, once a person has said yes where that is needed, and a connection to ask for it.

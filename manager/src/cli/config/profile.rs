@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::agent::{AgentSpec, CommitMode, Environment, ResourceLimits, Role};
+use protocol::agent::{AgentSpec, Environment};
 use protocol::api::{AgentView, CreateAgent, Reply, Request, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, Name};
@@ -159,29 +159,13 @@ fn test(context: &Context, name: &str, timeout: &str, keep: bool) -> Result<u8, 
 fn start(client: &mut Client, profile: &str, named: &NamedProfile) -> Result<AgentId, Failure> {
     let tail: String = random_hex()?.chars().take(8).collect();
     let name = format!("profile-test-{tail}").parse::<Name>();
+    let name = name.map_err(|error| Failure::new(ErrorCode::Failed, error.to_string()))?;
     let spec = AgentSpec {
-        name: name.map_err(|error| Failure::new(ErrorCode::Failed, error.to_string()))?,
-        role: Role::Own,
-        task: None,
-        program: named.profile.interactive.clone(),
         profile: Some(profile.to_owned()),
         labels: std::iter::once(("phalanx".to_owned(), "profile-test".to_owned())).collect(),
-        limits: ResourceLimits::default(),
-        grace_ms: GRACE_MS,
-        checkout: None,
-        commit: CommitMode::Agent,
-        has_environment: false,
-        prompt: None,
-        feedback: None,
-        inputs: None,
-        result: None,
-        outputs: Vec::new(),
         ready_text: named.profile.ready.clone(),
         signals: named.profile.signals.clone(),
-        user: None,
-        lease_ms: None,
-        frozen: false,
-        launch: 1,
+        ..AgentSpec::own(name, named.profile.interactive.clone(), GRACE_MS)
     };
     let create =
         CreateAgent { key: request_key(None)?, spec, host: None, environment: Environment::default() };

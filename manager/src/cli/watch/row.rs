@@ -42,6 +42,9 @@ impl Row {
         if agent.draining {
             marks.push("draining");
         }
+        if agent.gone {
+            marks.push("destroyed");
+        }
         match agent.reachability {
             Reachability::Late => marks.push("late"),
             Reachability::Lost => marks.push("host lost"),
@@ -113,6 +116,7 @@ impl Listed for Row {
             "phase_reason": agent.phase_reason,
             "reason": agent.reason,
             "wanted": agent.wanted,
+            "gone": agent.gone,
             "as_of": agent.as_of,
             "created_at": agent.created_at,
             "started_at": agent.started_at,

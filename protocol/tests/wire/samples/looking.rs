@@ -53,6 +53,7 @@ pub(crate) fn least_row() -> AgentRow {
         phase_reason: None,
         reason: String::new(),
         wanted: text("running"),
+        gone: false,
         as_of: AT,
         created_at: AT,
         started_at: None,
@@ -179,5 +180,9 @@ fn rows() -> Vec<Sample> {
         Sample::of("request-list-rows", Request::ListRows(filter)),
         Sample::of("request-list-rows-least", Request::ListRows(RowFilter::default())),
         Sample::of("reply-rows", Reply::Rows { rows: vec![row(), least_row()], as_of: AT }),
+        Sample::of(
+            "reply-rows-gone",
+            Reply::Rows { rows: vec![AgentRow { gone: true, ..least_row() }], as_of: AT },
+        ),
     ]
 }

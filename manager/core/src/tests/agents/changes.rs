@@ -7,6 +7,7 @@ use protocol::api::{AgentView, Change, LimitChange, Outcome, Reply, Request};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 use protocol::order::{Command, Discard};
+use protocol::row::{AgentRow, RowFilter};
 
 use super::super::world::{World, collected, create, end, host_id};
 use crate::fleet::agent::Standing;
@@ -87,6 +88,10 @@ fn an_old_host_that_ignores_a_change_shows_as_not_in_force() {
         (open(&world, agent), view(&world, agent).phase),
         (vec!["limits".into(), "launch".into()], Phase::Creating)
     );
+    // A list says of it what a look at it says: the end before a start that is wanted is none of that start's.
+    let rows =
+        world.core.rows(world.now, &RowFilter { phases: vec![Phase::Creating], ..RowFilter::default() });
+    assert_eq!(rows.unwrap(), [AgentRow::of(&view(&world, agent))]);
     // And it can still be taken back.
     world.stop("a");
     world.pass(60_000);

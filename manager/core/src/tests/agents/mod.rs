@@ -30,7 +30,7 @@ fn an_accepted_agent_is_written_before_it_is_answered_and_ordered() {
     assert_eq!(world.standing(agent), Standing::Live);
     let order = &world.orders[0];
     assert_eq!((order.fencing, order.incarnation), (Fencing(7), Incarnation(1)));
-    assert_eq!(world.core.agents(world.now, &AgentFilter::default()).len(), 1);
+    assert_eq!(world.core.agents(world.now, &AgentFilter::default()).unwrap().len(), 1);
     world.check_store();
 }
 
@@ -44,7 +44,7 @@ fn the_same_key_gives_the_same_agent_again_and_another_body_is_a_conflict() {
     assert_eq!(world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a")))), Ok(first));
     let other = world.ask(Request::CreateAgent(Box::new(create(key, "b"))));
     assert_eq!(other.unwrap_err().code, ErrorCode::Conflict);
-    assert_eq!(world.core.agents(world.now, &AgentFilter::default()).len(), 1);
+    assert_eq!(world.core.agents(world.now, &AgentFilter::default()).unwrap().len(), 1);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn refs_that_a_client_makes_up_anew_are_no_part_of_what_a_key_asks_for() {
     let first = world.ask(with_refs("a-1", "1")).unwrap();
     assert_eq!(world.ask(with_refs("a-2", "1")), Ok(first));
     assert_eq!(world.ask(with_refs("a-3", "2")).unwrap_err().code, ErrorCode::Conflict);
-    let agents = world.core.agents(world.now, &AgentFilter::default());
+    let agents = world.core.agents(world.now, &AgentFilter::default()).unwrap();
     assert_eq!(agents[0].spec.checkout.as_ref().unwrap().branch.as_deref(), Some("phalanx/adhoc/a-1"));
 }
 
@@ -416,7 +416,7 @@ fn rows_say_what_views_say_and_are_selected_by_name_host_phase_and_label() {
         names.sort();
         names
     };
-    let views = world.core.agents(world.now, &AgentFilter::default());
+    let views = world.core.agents(world.now, &AgentFilter::default()).unwrap();
     assert_eq!(rows(&world, RowFilter::default()), views.iter().map(AgentRow::of).collect::<Vec<_>>());
     let named = |names: &[&str]| RowFilter {
         names: names.iter().map(|name| (*name).to_owned()).collect(),

@@ -25,7 +25,7 @@ use crate::record::{MessageEntry, Wanted};
 /// A text that could not be typed is tried again at this pace.
 const AGAIN_MS: u64 = 1_000;
 /// A prompt that is told within this time after a delivery was seen before it.
-const NOTICE_MS: u64 = 250;
+pub(super) const NOTICE_MS: u64 = 250;
 /// Decided messages that the record keeps, and those of them that each report carries. A manager has one message of an
 /// agent under way at a time, so the last one would do.
 const KEPT: usize = 32;
@@ -92,11 +92,15 @@ impl Agent {
         self.talk.job = Job::None;
         let recalled = self.talk.recalled.contains(&message);
         match outcome {
-            TypedOutcome::Delivered => return self.decide(message, MessageState::Delivered, "", now),
+            TypedOutcome::Delivered => {
+                self.doubt_the_prompt(now);
+                return self.decide(message, MessageState::Delivered, "", now);
+            }
             TypedOutcome::NotDelivered { reason } => {
                 return self.decide(message, MessageState::NotDelivered, &reason, now);
             }
             TypedOutcome::Unknown { reason } => {
+                self.doubt_the_prompt(now);
                 return self.decide(message, MessageState::Unknown, &reason, now);
             }
             TypedOutcome::NotTyped => self.talk.untouched = true,

@@ -150,10 +150,17 @@ impl Agent {
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let lease = self.lease.filter(|_| self.stage.is_live()).map(|lease| lease.ask_at);
-        [self.kill_at, self.remove_at, lease, self.freeze_due_at(), self.talk_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.kill_at,
+            self.remove_at,
+            lease,
+            self.freeze_due_at(),
+            self.talk_deadline(),
+            self.doubted_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// The agent as this hostd found it at its start.
@@ -358,6 +365,7 @@ impl Agent {
     }
 
     pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
+        self.trust_the_prompt(now);
         let mut effects = Vec::new();
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = self.stage.is_live().then(|| now.after_ms(KILL_AGAIN_MS));

@@ -7,15 +7,28 @@ use protocol::agent::Phase;
 use protocol::signals::{Dialog, PhaseReason, Signals};
 use protocol::time::Timestamp;
 
+use super::messages::NOTICE_MS;
 use super::{Agent, Stage};
 use crate::effect::Effect;
 use crate::input::{Activity, Evidence};
+
+/// A prompt that was seen before a text was typed counts again when nothing else was seen for so long: the program has
+/// drawn nothing.
+const DOUBTED_MS: u64 = 3_000;
 
 /// The last that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     activity: Activity,
     evidence: Evidence,
+    /// A text was typed since: until then, or until something is seen, it is not known what the program does.
+    doubted_until: Option<Timestamp>,
+}
+
+impl Seen {
+    fn activity(&self) -> &Activity {
+        if self.doubted_until.is_some() { &Activity::Unknown } else { &self.activity }
+    }
 }
 
 impl Agent {
@@ -25,7 +38,11 @@ impl Agent {
                 if activity == Activity::Idle {
                     self.turn_is_done(now);
                 }
-                self.seen = Seen { activity, evidence };
+                // Seen before the program could take notice of a text, a prompt is as doubtful as the one before it.
+                let doubted_until = self.seen.doubted_until.filter(|until| {
+                    activity == Activity::Idle && now.after_ms(DOUBTED_MS) < until.after_ms(NOTICE_MS)
+                });
+                self.seen = Seen { activity, evidence, doubted_until };
                 Vec::new()
             }
             // Late, or of a program that has none.
@@ -45,6 +62,24 @@ impl Agent {
             && self.facts.frozen
     }
 
+    /// A text was typed: the prompt that was seen before it is no prompt that waits for the next one.
+    pub(super) fn doubt_the_prompt(&mut self, now: Timestamp) {
+        if self.seen.activity == Activity::Idle {
+            self.seen.doubted_until = Some(now.after_ms(DOUBTED_MS));
+        }
+    }
+
+    /// When a prompt that nothing spoke against counts again.
+    pub(super) fn doubted_until(&self) -> Option<Timestamp> {
+        self.seen.doubted_until.filter(|_| self.stage == Stage::Running)
+    }
+
+    pub(super) fn trust_the_prompt(&mut self, now: Timestamp) {
+        if self.seen.doubted_until.is_some_and(|until| until <= now) {
+            self.seen.doubted_until = None;
+        }
+    }
+
     pub(super) fn forget_signals(&mut self) {
         self.seen = Seen::default();
     }
@@ -57,7 +92,7 @@ impl Agent {
 
     /// The phase of a program that runs, by what was seen of it.
     pub(super) fn running_phase(&self) -> Phase {
-        match self.seen.activity {
+        match self.seen.activity() {
             Activity::Asking(_) => Phase::Blocked,
             Activity::Idle => Phase::Paused,
             Activity::Unknown | Activity::Busy => Phase::Running,
@@ -73,7 +108,7 @@ impl Agent {
         if self.record.end.is_some() || self.stage != Stage::Running {
             return None;
         }
-        match self.seen.activity {
+        match self.seen.activity() {
             Activity::Asking(_) => Some(PhaseReason::Question),
             Activity::Idle => Some(PhaseReason::TurnDone),
             Activity::Unknown | Activity::Busy => None,
@@ -83,7 +118,7 @@ impl Agent {
     /// What it asks a person.
     #[must_use]
     pub fn dialog(&self) -> Option<&Dialog> {
-        match &self.seen.activity {
+        match self.seen.activity() {
             Activity::Asking(dialog) if self.stage == Stage::Running && !self.is_frozen() => Some(dialog),
             Activity::Asking(_) | Activity::Idle | Activity::Unknown | Activity::Busy => None,
         }
@@ -101,7 +136,7 @@ impl Agent {
 
     /// What proves that a running program is in its phase.
     pub(crate) fn running_source(&self) -> &'static str {
-        match (&self.seen.activity, self.seen.evidence) {
+        match (self.seen.activity(), self.seen.evidence) {
             _ if self.is_frozen() => "cgroup",
             (Activity::Unknown, _) | (_, Evidence::Process) => "process",
             (Activity::Asking(_) | Activity::Idle | Activity::Busy, Evidence::Screen) => "screen",

@@ -2,7 +2,7 @@
 //! speaks.
 
 use hostd_core::{AgentRecord, Config, Core, Effect, ExitCause, ExitSeen, Found, Input, Stage, StartFacts};
-use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, Role};
+use protocol::agent::{AgentSpec, Checkout, CheckoutKind};
 use protocol::ids::{AgentId, Fencing, Generation, Incarnation, OrderId};
 use protocol::order::{Command, Discard, Order};
 use protocol::report::{Collected, Report, Usage};

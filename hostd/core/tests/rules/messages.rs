@@ -16,7 +16,7 @@ fn message_id(n: u64) -> MessageId {
     MessageId::from_parts(1_000, u128::from(n))
 }
 
-fn send(number: u64) -> Command {
+pub(crate) fn send(number: u64) -> Command {
     let text = MessageText(format!("text {number}"));
     Command::Send {
         agent: agent_id(1),
@@ -33,7 +33,7 @@ fn recall(number: u64) -> Command {
     Command::Recall { agent: agent_id(1), generation: Generation(1), message, number }
 }
 
-fn typed(number: u64, outcome: TypedOutcome) -> Input {
+pub(crate) fn typed(number: u64, outcome: TypedOutcome) -> Input {
     Input::Typed { agent: agent_id(1), message: message_id(number), outcome }
 }
 

@@ -1,6 +1,6 @@
 //! What signals make of an agent's phase, and what they never do.
 
-use hostd_core::{Activity, Effect, Evidence, Found, Input, Stage};
+use hostd_core::{Activity, Effect, Evidence, Found, Input, Stage, TypedOutcome};
 use protocol::agent::{AgentSpec, Phase};
 use protocol::event::Fact;
 use protocol::signals::{Dialog, PhaseReason, Sign, Signals};
@@ -139,4 +139,33 @@ fn after_a_restart_the_phase_is_derived_anew() {
     assert_eq!(next.core.agent(agent_id(1)).unwrap().stage, Stage::Running);
     assert_eq!((report(&effects).phase, report(&effects).ready), (Phase::Running, false));
     assert_eq!(report(&seen(&mut next, Activity::Idle)).phase, Phase::Paused);
+}
+
+#[test]
+fn a_prompt_that_was_seen_before_a_text_was_typed_is_not_the_end_of_its_turn() {
+    let mut bench = running();
+    bench.give(Input::Ready { agent: agent_id(1) });
+    seen(&mut bench, Activity::Idle);
+    assert!(kinds(&bench.order(crate::messages::send(1))).contains(&"type"));
+    let told = report(&bench.give(crate::messages::typed(1, TypedOutcome::Delivered)));
+    assert_eq!((told.phase, told.phase_reason, told.source.as_str()), (Phase::Running, None, "process"));
+    seen(&mut bench, Activity::Idle);
+    assert!(
+        !kinds(&bench.order(crate::messages::send(2))).contains(&"type"),
+        "it was seen before the text was"
+    );
+    bench.pass(1_000);
+    assert!(kinds(&seen(&mut bench, Activity::Idle)).contains(&"type"), "and this one after it");
+
+    // A program that draws nothing for a text is at the same prompt still.
+    bench.give(crate::messages::typed(2, TypedOutcome::Delivered));
+    bench.order(crate::messages::send(3));
+    assert!(bench.pass(2_900).is_empty());
+    assert_eq!(kinds(&bench.pass(200)), ["save", "type", "report", "event"]);
+
+    // What it is seen to do counts at once.
+    bench.give(crate::messages::typed(3, TypedOutcome::Delivered));
+    let told = report(&seen(&mut bench, Activity::Asking(dialog())));
+    assert_eq!(told.phase, Phase::Blocked);
+    assert!(bench.pass(5_000).is_empty());
 }

@@ -9,8 +9,8 @@ use protocol::agent::{CommitMode, End, EndCause, ResourceLimits};
 use protocol::ids::{AgentId, RunId, TaskId};
 use protocol::report::Collected;
 use protocol::task::{
-    Accept, Attempt, Failure, FailureClass, Retries, RunSpec, RunView, TaskSpec, TaskState, TaskView,
-    Verification,
+    Accept, Attempt, Decision, Failure, FailureClass, Retries, RunSpec, RunView, TaskSpec, TaskState,
+    TaskView, Verdict, Verification,
 };
 use protocol::time::Timestamp;
 
@@ -145,6 +145,13 @@ fn sample() -> Vec<TaskView> {
     good.branch = Some("phalanx/nightly-abc/good-def".into());
     let mut bad = task(2, "bad <b>&\"name\"", TaskState::Failed, vec![failing(1, 20), failing(2, 30)]);
     bad.reason = "verification failed after 2 attempts".into();
+    bad.decisions = vec![Decision {
+        verdict: Verdict::Rejected,
+        attempt: 1,
+        by: "ann <i>".into(),
+        at: Timestamp(START),
+        comment: "not \u{1b}[31mgood</dd>".into(),
+    }];
     let mut exit_only = task(3, "exit only", TaskState::Accepted, vec![attempt(1, 40, 0)]);
     exit_only.unverified = true;
     vec![good, bad, exit_only, task(4, "名前", TaskState::Queued, Vec::new())]

@@ -7,7 +7,7 @@ use protocol::agent::End;
 use protocol::api::SCHEMA_VERSION;
 use protocol::ids::{AgentId, HostId, RunId, TaskId};
 use protocol::report::{Collected, Output};
-use protocol::task::{Attempt, RunView, TaskState, TaskView, Verification};
+use protocol::task::{Attempt, Decision, RunView, TaskState, TaskView, Verification};
 use protocol::time::Timestamp;
 use serde::Serialize;
 
@@ -104,6 +104,8 @@ pub struct TaskFacts {
     pub verify: Vec<Vec<String>>,
     /// From the first start to the end.
     pub took_ms: u64,
+    /// What persons said of it, oldest first.
+    pub decisions: Vec<Decision>,
     pub attempts: Vec<AttemptFacts>,
 }
 
@@ -254,6 +256,7 @@ impl TaskFacts {
                 .collect(),
             verify: task.spec.verify.clone(),
             took_ms: begun.map_or(0, |begun| ended.ms_since(begun)),
+            decisions: task.decisions.clone(),
             attempts: task.attempts.iter().map(|attempt| AttemptFacts::new(attempt, now)).collect(),
         }
     }

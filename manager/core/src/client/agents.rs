@@ -22,7 +22,9 @@ pub(crate) fn refused_to_destroy(holds: &[String]) -> WireError {
     if !holds.is_empty() {
         message = format!("{message}: {}", holds.join(", "));
     }
-    WireError::new(ErrorCode::Conflict, message).hint("phalanx destroy --discard")
+    message.push_str("; it is stopped and otherwise as it was");
+    WireError::new(ErrorCode::Conflict, message)
+        .hint("phalanx start goes on with it; phalanx destroy --discard")
 }
 
 impl Core {

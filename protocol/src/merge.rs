@@ -151,6 +151,9 @@ pub struct MergeView {
     /// Times that the branch moved meanwhile, so that it was begun anew.
     #[serde(default)]
     pub rounds: u32,
+    /// Which verification of all that was merged is under way, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checking: Option<String>,
     /// In the order in which they are merged.
     pub rows: Vec<MergeRow>,
 }

@@ -37,7 +37,7 @@ pub use config::{Config, Strategy};
 pub use effect::{AskToken, Effect, EnvironmentOwner, OrderDraft, Subject};
 pub use engine::Core;
 pub use input::Input;
-pub use merge::{MergeRecord, MergeStep};
+pub use merge::{MergeRecord, MergeStep, Recheck, Red};
 pub use record::{Quarantined, StoredRecord};
 pub use run::placement::{Depth, Placement, Plan, Room, RunLoad, plan};
 pub use run::queue::{Demand, Queue, Ready};

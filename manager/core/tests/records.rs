@@ -23,7 +23,7 @@ use manager_core::record::{
     DESIRED, DesiredRecord, Feedback, Landing, OpenTarget, Origin, REQUESTS, RUNS, RequestRecord,
     RequestState, RunRecord, TASKS, TaskRecord, Wanted, desired_key, request_key, run_key, task_key,
 };
-use manager_core::{Config, Core, MergeRecord, MergeStep, StoredRecord};
+use manager_core::{Config, Core, MergeRecord, MergeStep, Recheck, Red, StoredRecord};
 use protocol::api::Reply;
 use protocol::codec::to_bytes;
 use protocol::ids::{Fencing, Generation, RequestKey};
@@ -92,7 +92,14 @@ fn merge() -> MergeRecord {
         tip: Some(text(samples::BASE)),
         start: text(samples::BASE),
         merged: text(samples::COMMIT),
+        confirmed: Vec::new(),
     }
+}
+
+fn rechecked() -> MergeRecord {
+    let red = Red { at: 3, agent: agent_id(), reason: text("exit 1") };
+    let recheck = Recheck { of: task_id(), at: 2, green: 0, red: Some(red), agent: agent_id(), restarts: 1 };
+    MergeRecord { step: MergeStep::Recheck(recheck), confirmed: vec![task_id()], ..merge() }
 }
 
 fn task() -> TaskRecord {
@@ -169,6 +176,7 @@ fn released() -> Released {
         Sample::of("desired-destroyed", least_desired(Wanted::Destroyed)),
         Sample::of("run", run()),
         Sample::of("run-merging", RunRecord { merge: Some(merge()), ..run() }),
+        Sample::of("run-merging-whole", RunRecord { merge: Some(rechecked()), ..run() }),
         Sample::of("task-merged", TaskRecord { merged: Some(text(samples::COMMIT)), ..least_task() }),
         Sample::of("run-open", RunRecord { ended_at: None, origin: None, ..run() }),
         Sample::of("task", task()),

@@ -38,6 +38,7 @@ impl Core {
                 MergeStep::Look
                 | MergeStep::Merge
                 | MergeStep::Verify { .. }
+                | MergeStep::Recheck(_)
                 | MergeStep::Advance
                 | MergeStep::Over,
                 Ok(_),
@@ -118,6 +119,7 @@ impl Core {
         }
         self.change_merge(run, |merge| {
             merge.view.rounds = rounds;
+            merge.confirmed.clear();
             for row in &mut merge.view.rows {
                 row.outcome = MergeOutcome::Waiting;
                 row.reason.clear();
@@ -146,7 +148,13 @@ impl Core {
                 self.next_question(run);
                 self.decide_row(run, MergeOutcome::Failed, format!("it cannot be merged: {error}"));
             }
-            Some(MergeStep::Look | MergeStep::Advance | MergeStep::Verify { .. } | MergeStep::Over)
+            Some(
+                MergeStep::Look
+                | MergeStep::Advance
+                | MergeStep::Verify { .. }
+                | MergeStep::Recheck(_)
+                | MergeStep::Over,
+            )
             | None => {
                 self.next_question(run);
                 let remedy = if error.hint.is_empty() { "phalanx merge --into BRANCH" } else { &error.hint };

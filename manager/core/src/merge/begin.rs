@@ -21,6 +21,10 @@ fn conflict(message: String) -> WireError {
     WireError::new(ErrorCode::Conflict, message)
 }
 
+fn has_passed(state: TaskState) -> bool {
+    matches!(state, TaskState::Accepted | TaskState::Merged)
+}
+
 /// The recorded commit of an accepted task.
 fn work_of(record: &TaskRecord) -> Option<(&HostId, &String, &String)> {
     let attempt = record.attempts.last()?;
@@ -84,6 +88,7 @@ impl Core {
             from: None,
             to: None,
             rounds: 0,
+            checking: None,
             rows,
         };
         Ok(MergeRecord {
@@ -95,27 +100,21 @@ impl Core {
             tip: None,
             start: String::new(),
             merged: String::new(),
+            confirmed: Vec::new(),
         })
     }
 
-    /// Those that were named must be accepted; without names all that are, and have work.
+    /// Those that were named must be accepted; without names all that are, and have work. What is in one branch may be
+    /// brought into another one: the host says what the branch has already.
     fn tasks_to_merge(&self, run: RunId, named: &[String]) -> Result<Vec<TaskId>, WireError> {
         if named.is_empty() {
             let all = self.work.run(run).map(|run| run.record.tasks.clone()).unwrap_or_default();
             let with_work = |id: &TaskId| {
-                self.work.task(*id).is_some_and(|task| {
-                    task.record.state == TaskState::Accepted && work_of(&task.record).is_some()
-                })
+                self.work
+                    .task(*id)
+                    .is_some_and(|task| has_passed(task.record.state) && work_of(&task.record).is_some())
             };
-            let is_merged =
-                |id: &TaskId| self.work.task(*id).is_some_and(|task| task.record.state == TaskState::Merged);
-            let merged = all.iter().filter(|id| is_merged(id)).count();
             let tasks: Vec<TaskId> = all.into_iter().filter(with_work).collect();
-            if tasks.is_empty() && merged > 0 {
-                let error =
-                    conflict(format!("all work that was accepted is merged already ({merged} tasks)"));
-                return Err(error.hint("phalanx tasks -o wide says where; git merge brings that on"));
-            }
             if tasks.is_empty() {
                 let error = conflict(String::from("no task of the run is accepted and has work to merge"));
                 return Err(error.hint("phalanx tasks; phalanx accept"));
@@ -127,7 +126,7 @@ impl Core {
             let id = self.find_task_in(run, name)?;
             let record = self.work.task(id).map(|task| &task.record);
             let record = record.ok_or_else(|| WireError::new(ErrorCode::NotFound, "the task is gone"))?;
-            if record.state != TaskState::Accepted {
+            if !has_passed(record.state) {
                 return Err(conflict(format!("task {name} is {}, not ACCEPTED", record.state)));
             }
             if work_of(record).is_none() {

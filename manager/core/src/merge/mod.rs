@@ -6,6 +6,8 @@
 //!    ▼        ▼                 ▼                                         ▼
 //!  refused  left out, the next one is tried                     all again from the new tip, within a bound
 //! ```
+//! Between the last two lies RECHECK: what earlier tasks are verified by must pass on all of it (`whole.rs`).
+//!
 //! Each step is one question to the host, or one verification; a question may be asked again at any time, since the same
 //! wish gives the same commit and a branch is moved by compare-and-swap. So a crash anywhere goes on, and nothing is
 //! merged twice. What a person has checked out is never moved under his hands.
@@ -13,11 +15,14 @@
 mod answer;
 mod begin;
 mod step;
+mod whole;
 
-use protocol::ids::AgentId;
+use protocol::ids::{AgentId, TaskId};
 use protocol::merge::{MergeOutcome, MergeState, MergeView};
 use protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+pub use whole::{Recheck, Red};
 
 /// What happens now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +31,7 @@ pub enum MergeStep {
     Look,
     Merge,
     Verify { candidate: String, agent: AgentId, restarts: u32 },
+    Recheck(Recheck),
     Advance,
     Over,
 }
@@ -45,6 +51,9 @@ pub struct MergeRecord {
     /// The commit that the round began at, and all that was merged since.
     pub start: String,
     pub merged: String,
+    /// Tasks whose commands passed on `merged`, beside those that were merged last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed: Vec<TaskId>,
 }
 
 impl MergeRecord {
@@ -69,10 +78,14 @@ impl MergeRecord {
         })
     }
 
-    /// The agent that a verification waits for.
-    pub(crate) fn agent(&self) -> Option<AgentId> {
-        match self.step {
-            MergeStep::Verify { agent, .. } => Some(agent),
+    /// The agent that a verification waits for, and the task whose commands it runs.
+    pub(crate) fn verifies(&self) -> Option<(AgentId, TaskId)> {
+        match &self.step {
+            MergeStep::Verify { agent, .. } => {
+                let row = self.current().and_then(|place| self.view.rows.get(place))?;
+                Some((*agent, row.task))
+            }
+            MergeStep::Recheck(recheck) => Some((recheck.agent, recheck.of)),
             MergeStep::Look | MergeStep::Merge | MergeStep::Advance | MergeStep::Over => None,
         }
     }

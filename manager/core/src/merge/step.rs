@@ -36,7 +36,7 @@ impl Core {
         }
     }
 
-    fn merge(&self, run: RunId) -> Option<&MergeRecord> {
+    pub(super) fn merge(&self, run: RunId) -> Option<&MergeRecord> {
         self.work.run(run)?.record.merge.as_ref().filter(|merge| !merge.is_over())
     }
 
@@ -85,7 +85,16 @@ impl Core {
             }
             MergeStep::Merge => self.merge_next(now, run),
             MergeStep::Verify { candidate, agent, restarts } => {
-                self.look_at_verification(now, run, candidate, agent, restarts);
+                let Some((_, task)) = merge.verifies() else { return };
+                if let Some(verdict) = self.verification(now, run, task, &candidate, agent) {
+                    self.look_at_verification(now, run, candidate, restarts, verdict);
+                }
+            }
+            MergeStep::Recheck(recheck) => {
+                let Some(commit) = self.recheck_commit(run, &recheck) else { return };
+                if let Some(verdict) = self.verification(now, run, recheck.of, &commit, recheck.agent) {
+                    self.look_at_recheck(now, run, recheck, verdict);
+                }
             }
             MergeStep::Advance => {
                 let question = Question::Advance {
@@ -147,6 +156,9 @@ impl Core {
         }
         if !merge.view.rows.iter().any(|row| row.outcome.is_in()) {
             return self.merge_done(now, run);
+        }
+        if !self.is_whole(now, run) {
+            return;
         }
         self.asked_nothing(run);
         self.change_merge(run, |merge| {
@@ -214,28 +226,40 @@ impl Core {
         self.change_merge(run, |merge| merge.step = MergeStep::Verify { candidate, agent, restarts });
     }
 
-    fn look_at_verification(
+    /// What became of it; it is begun where it was not, also after a crash between the two writes. `None`: it goes on.
+    fn verification(
         &mut self,
         now: Timestamp,
         run: RunId,
-        candidate: String,
+        task: TaskId,
+        commit: &str,
         agent: AgentId,
-        restarts: u32,
-    ) {
+    ) -> Option<Verdict> {
         let Some(known) = self.fleet.agent(agent) else {
-            return self.want_verification(now, run, &candidate, agent);
+            self.want_verification(now, run, task, commit, agent);
+            return None;
         };
         if !known.is_settled() {
-            return;
+            return None;
         }
         let end = self.fleet.report(agent).and_then(|report| report.end.clone());
-        let verdict = end.as_ref().map_or_else(
+        Some(end.as_ref().map_or_else(
             || Verdict::Bad {
                 class: FailureClass::Infrastructure,
                 reason: String::from("it never reached its host"),
             },
             judge_end,
-        );
+        ))
+    }
+
+    fn look_at_verification(
+        &mut self,
+        now: Timestamp,
+        run: RunId,
+        candidate: String,
+        restarts: u32,
+        verdict: Verdict,
+    ) {
         match verdict {
             Verdict::Good => self.row_merged(run, candidate),
             Verdict::ByHand => {
@@ -271,13 +295,15 @@ impl Core {
         self.change_merge(run, |merge| merge.merged = commit);
     }
 
-    /// The record is enough to make the agent, also after a crash between the two writes.
-    fn want_verification(&mut self, now: Timestamp, run: RunId, candidate: &str, agent: AgentId) {
+    fn want_verification(
+        &mut self,
+        now: Timestamp,
+        run: RunId,
+        task: TaskId,
+        candidate: &str,
+        agent: AgentId,
+    ) {
         let Some(merge) = self.merge(run) else { return };
-        let Some(task) = merge.current().and_then(|place| merge.view.rows.get(place)).map(|row| row.task)
-        else {
-            return;
-        };
         let host = merge.view.host.clone();
         let Some(region) = self.fleet.host(&host).map(|known| known.region.clone()) else { return };
         if let Some(spec) = self.merge_spec(task, candidate, agent) {

@@ -25,7 +25,7 @@ use protocol::time::Timestamp;
 use crate::record::{Landing, Origin, RunRecord, TaskRecord};
 use queue::Queue;
 
-use crate::merge::Asking;
+use crate::merge::{Asking, MergeRecord};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Run {
@@ -147,14 +147,11 @@ impl Work {
     /// A whole run with those of its tasks that are there.
     pub(crate) fn insert(&mut self, record: RunRecord, records: Vec<TaskRecord>) {
         // The agent that verifies a merge belongs to the task whose work is merged.
-        let merging = record.merge.as_ref().map_or((None, None), |merge| {
-            let row = merge.current().and_then(|place| merge.view.rows.get(place));
-            (merge.agent(), row.map(|row| row.task))
-        });
+        let merging = record.merge.as_ref().and_then(MergeRecord::verifies);
         let (names, counts) = (BTreeMap::new(), BTreeMap::new());
         let mut run = Run { record, names, counts, landing: 0, asking: Asking::default() };
         self.extend(&mut run, records);
-        if let (Some(agent), Some(task)) = merging {
+        if let Some((agent, task)) = merging {
             self.link(agent, task);
         }
         self.runs.insert(run.record.id, run);

@@ -56,7 +56,7 @@ enum Followed {
 fn until_over(context: &Context, client: Client, begun: &MergeView) -> Result<MergeView, Failure> {
     let interrupts = Interrupts::catch()
         .map_err(|error| Failure::new(ErrorCode::Failed, format!("cannot catch Ctrl-C: {error}")))?;
-    let mut told = Told { quiet: context.quiet, before: BTreeMap::new(), rounds: 0 };
+    let mut told = Told { quiet: context.quiet, before: BTreeMap::new(), rounds: 0, checking: None };
     let (mut client, mut away) = (Some(client), None::<Instant>);
     let end = loop {
         let connected = client.take().map_or_else(|| context.client(), Ok);
@@ -116,6 +116,7 @@ struct Told {
     quiet: bool,
     before: BTreeMap<String, MergeOutcome>,
     rounds: u32,
+    checking: Option<String>,
 }
 
 impl Told {
@@ -134,6 +135,12 @@ impl Told {
             if before != row.outcome {
                 let reason = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
                 say(&safe_line(&format!("{name} {}{reason}", row.outcome)));
+            }
+        }
+        if self.checking != view.checking {
+            self.checking.clone_from(&view.checking);
+            if let Some(checking) = &view.checking {
+                say(&safe_line(&format!("verifying the whole: {checking}")));
             }
         }
     }

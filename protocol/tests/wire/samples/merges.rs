@@ -57,6 +57,7 @@ pub(crate) fn merge_view() -> MergeView {
         from: Some(text(BASE)),
         to: Some(text(COMMIT)),
         rounds: 1,
+        checking: None,
         rows: vec![row],
     }
 }
@@ -103,6 +104,7 @@ pub(crate) fn all() -> Vec<Sample> {
         by: text("ann"),
     };
     let least = MergeRun { into: None, tasks: Vec::new(), dry_run: false, message: None, ..merge.clone() };
+    let checking = MergeView { checking: Some(text("what verifies a, once b is merged")), ..least_view() };
     let files = merge_view().rows.remove(0).files;
     let advance = |from| Question::Advance { repo: repo(), branch: branch(), commit: text(COMMIT), from };
     vec![
@@ -119,6 +121,7 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("request-merge-run-least", Request::MergeRun(Box::new(least))),
         Sample::of("request-follow-merge", Request::FollowMerge { run: text("nightly") }),
         Sample::of("reply-merge", Reply::Merge(Box::new(merge_view()))),
+        Sample::of("reply-merge-checking", Reply::Merge(Box::new(checking))),
         Sample::of("reply-merge-least", Reply::Merge(Box::new(least_view()))),
         Sample::of("item-merge", Item::Merge(Box::new(merge_view()))),
     ]

@@ -92,9 +92,48 @@ fn accepted_work_is_merged_verified_and_what_does_not_fit_is_left_out() {
     let again = install.run(&["merge", "work", "--into", "all", "--task", "second"]).succeeded();
     assert!(again.text().contains("already-there"), "{}", again.text());
     assert_eq!(state(&install.tasks("work"), "second"), TaskState::Merged);
-    let _ = install.run(&["merge", "work", "--into", "all", "--task", "adds"]).ended_with(5);
+    // What is merged is told as such, and can be brought into another branch too.
+    let again = install.run(&["merge", "work", "--into", "all", "--task", "adds"]).succeeded();
+    assert!(again.text().contains("already-there"), "{}", again.text());
+    install.run(&["merge", "work", "--into", "other", "--task", "adds"]).succeeded();
+    assert_eq!(repo.git(&["show", "other:a.txt"]), "a");
     let _ = install.run(&["merge", "nobody"]).ended_with(3);
     let _ = install.run(&["merge", "work", "--into", "a..b"]).ended_with(5);
+}
+
+#[test]
+fn work_that_breaks_what_was_merged_before_it_is_found_and_left_out() {
+    let install = Install::start();
+    let repo = install.repo("repo");
+    accepted(
+        &install,
+        &repo,
+        "work",
+        "  - {name: careful, command: 'echo a > a.txt', verify: 'echo looking; test ! -e culprit.txt'}
+  - {name: harmless, command: 'echo b > b.txt', verify: 'true'}
+  - {name: culprit, command: 'echo c > culprit.txt', verify: 'test -f culprit.txt'}
+  - {name: after, command: 'echo d > d.txt', verify: 'test -f d.txt'}
+",
+    );
+    let ran = install.run(&["merge", "work", "--into", "all", "-o", "json"]).ended_with(7);
+    assert!(
+        ran.stderr.contains("verifying the whole: what verifies careful, once after is merged"),
+        "{}",
+        ran.stderr
+    );
+    let document: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let items = document["items"].as_array().unwrap();
+    let outcomes: Vec<_> = items.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["merged", "merged", "red", "merged"]);
+    let reason = items[2]["reason"].as_str().unwrap();
+    assert!(reason.contains("the verification of careful fails: ") && reason.contains("exit 1"), "{reason}");
+    let log = install.run(&["logs", items[2]["agent"].as_str().unwrap()]).succeeded();
+    assert!(log.text().contains("looking"), "{}", log.text());
+    assert_eq!(
+        repo.git(&["ls-tree", "--name-only", "all", "a.txt", "b.txt", "culprit.txt", "d.txt"]),
+        "a.txt\nb.txt\nd.txt"
+    );
+    assert_eq!(state(&install.tasks("work"), "culprit"), TaskState::Accepted);
 }
 
 #[test]

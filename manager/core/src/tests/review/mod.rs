@@ -3,3 +3,4 @@
 mod comparing;
 mod deciding;
 mod merging;
+mod whole;

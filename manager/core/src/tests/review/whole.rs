@@ -21,6 +21,8 @@ struct Model {
     commits: BTreeMap<String, Vec<String>>,
     /// The commands of the first fail once the second is in.
     breaks: Vec<(&'static str, &'static str)>,
+    /// But those of the first never once the second is in.
+    spared: Option<(&'static str, &'static str)>,
     judged: usize,
     /// A person stops what verifies the whole.
     stops_whole: bool,
@@ -46,7 +48,7 @@ impl Model {
         }
         world.asked.clear();
         let commits = BTreeMap::from([(TIP.to_owned(), Vec::new())]);
-        Self { world, run, commits, breaks: breaks.to_vec(), judged: 0, stops_whole: false }
+        Self { world, run, commits, breaks: breaks.to_vec(), spared: None, judged: 0, stops_whole: false }
     }
 
     /// The rule of its own: commands that name the task.
@@ -64,7 +66,9 @@ impl Model {
         let within = &self.commits[&spec.checkout.as_ref().unwrap().commit];
         let has = |name: &str| within.iter().any(|have| have == name);
         let script = spec.program.join(" ");
-        !self.breaks.iter().any(|(of, with)| script.contains(&format!("<{of}>")) && has(with))
+        let is_of = |name: &str| script.contains(&format!("<{name}>"));
+        self.spared.is_some_and(|(of, by)| is_of(of) && has(by))
+            || !self.breaks.iter().any(|(of, with)| is_of(of) && has(with))
     }
 
     fn verifying(&self) -> Option<AgentId> {
@@ -177,6 +181,16 @@ fn several_that_break_several_are_all_left_out() {
     let view = model.merge(0);
     assert_eq!(model.landed(&view), ["a", "b", "d"]);
     assert_eq!(view.state, MergeState::Done);
+    model.world.check_store();
+}
+
+#[test]
+fn what_was_verified_before_something_was_left_out_is_verified_again() {
+    // With c in, d does no harm to a; but c breaks b.
+    let mut model = Model::new(Model::own, &[("a", "d"), ("b", "c")]);
+    model.spared = Some(("a", "c"));
+    let view = model.merge(0);
+    assert_eq!(model.landed(&view), ["a", "b", "e", "f"]);
     model.world.check_store();
 }
 

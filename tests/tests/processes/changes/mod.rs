@@ -1,5 +1,6 @@
 //! Agents that are there are changed while they run and after their end; what is not in force is never shown as done.
 
+mod snapshots;
 mod waiting;
 
 use phalanx_tests::install::{Install, is_alive};

@@ -8,18 +8,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{AgentSpec, Blob, Environment, Phase, Role};
+use crate::agent::{AgentSpec, Blob, Environment, Phase};
 pub use crate::change::{Change, LimitChange};
 use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem, StreamUse, Unheard};
-use crate::ids::{AgentId, Generation, HostId, MessageId, Region, RequestKey, RunId, TaskId};
+use crate::ids::{AgentId, HostId, MessageId, RequestKey, RunId, TaskId};
 use crate::merge::MergeView;
 use crate::message::{MessageView, Sent, Typing};
 use crate::order::{Discard, OutputStream, ResolvedBase};
-use crate::report::{Report, Unmet};
-use crate::row::{AgentRow, RowFilter};
+use crate::row::{AgentRow, RowFilter, RowItem, WatchRows};
 use crate::signals::PhaseReason;
 use crate::snapshot::{Restored, Snapshot, SnapshotWish};
 use crate::task::{RunSpec, RunView, SubmitTask, TaskView, Verdict};
@@ -29,6 +28,7 @@ use crate::wire_enum::wire_enum;
 pub use crate::message::MessageUntil;
 pub use crate::screen::AgentScreen;
 pub use crate::status::{HostView, StatusView};
+pub use crate::view::AgentView;
 
 pub const REQUEST: &str = "request";
 pub const ITEM: &str = "item";
@@ -91,6 +91,9 @@ pub enum Request {
         since: Option<Timestamp>,
         follow: bool,
         targets: Vec<Target>,
+        /// The cursor of an earlier event, to go on after it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
     },
     // Runs
     ResolveRepo {
@@ -237,6 +240,8 @@ pub enum Request {
         until: MessageUntil,
     },
     Snapshot(SnapshotWish),
+    /// The rows of a list as items, then what changes of them, without end.
+    WatchRows(WatchRows),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -370,6 +375,7 @@ pub enum Item {
     },
     Merge(Box<MergeView>),
     Message(Box<MessageView>),
+    Rows(RowItem),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -461,40 +467,3 @@ wire_enum!(
         Lost = "lost",
     }
 );
-
-/// An agent as operators see it: what is wanted beside what was last reported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentView {
-    pub id: AgentId,
-    pub name: String,
-    pub role: Role,
-    pub region: Region,
-    pub host: HostId,
-    pub reachability: Reachability,
-    /// CREATING until the first report.
-    pub phase: Phase,
-    #[serde(default)]
-    pub reason: String,
-    /// `running`, `stopped` or `destroyed`; `unowned` when the manager has no record of it.
-    pub wanted: String,
-    pub as_of: Timestamp,
-    pub created_at: Timestamp,
-    pub spec: AgentSpec,
-    #[serde(default)]
-    pub report: Option<Report>,
-    #[serde(default)]
-    pub last_output: Option<Timestamp>,
-    #[serde(default)]
-    pub memory_bytes: u64,
-    #[serde(default)]
-    pub cpu_ms: u64,
-    /// Of what is wanted; a report of an older one was made before its host took the last change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub generation: Option<Generation>,
-    /// What of `spec` is not in force.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unmet: Vec<Unmet>,
-    /// Messages that wait to be delivered; in `show` only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<MessageView>,
-}

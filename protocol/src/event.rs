@@ -23,6 +23,9 @@ pub struct Event {
     #[serde(default)]
     pub name: String,
     pub fact: Fact,
+    /// Where the stream has it. Of readers only: whoever writes an event leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 impl Event {
@@ -64,6 +67,12 @@ pub enum Fact {
     },
     HostStarted {
         incarnation: u64,
+    },
+    /// Of readers only: here the stream had events that it no longer keeps.
+    Gap {
+        /// How many; absent where that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<u64>,
     },
     #[serde(other)]
     Unknown,

@@ -30,4 +30,5 @@ pub mod subject;
 pub mod task;
 pub mod time;
 pub mod transcript;
+pub mod view;
 mod wire_enum;

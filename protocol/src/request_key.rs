@@ -49,7 +49,8 @@ impl Request {
             | Self::FollowMerge { .. }
             | Self::ListMessages { .. }
             | Self::Snapshot(_)
-            | Self::WaitMessages { .. } => None,
+            | Self::WaitMessages { .. }
+            | Self::WatchRows(_) => None,
         }
     }
 }

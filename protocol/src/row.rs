@@ -11,6 +11,7 @@ use crate::ids::{AgentId, HostId, Region};
 use crate::report::{Life, WorkspaceFacts};
 use crate::signals::PhaseReason;
 use crate::time::Timestamp;
+use crate::wire_enum::wire_enum;
 
 /// What is empty or not known is left out on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,4 +170,45 @@ impl From<AgentFilter> for RowFilter {
         let AgentFilter { all, labels, phases, run } = filter;
         Self { all, labels, phases, run, ..Self::default() }
     }
+}
+
+/// Asks for the rows of a list and for what changes of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchRows {
+    pub filter: RowFilter,
+    /// Of an earlier answer, to go on after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Also [`RowItem::Figures`].
+    #[serde(default)]
+    pub figures: bool,
+}
+
+wire_enum!(
+    /// What became of a row, as a filter sees it.
+    RowChange {
+        /// It came to be, or fits the filter from now on.
+        Added = "added",
+        Changed = "changed",
+        /// It is no more, or does not fit any longer.
+        Gone = "gone",
+    }
+);
+
+/// One item of a [`WatchRows`]. Each cursor stands for all that was told up to its item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RowItem {
+    /// All that fit, and nothing told before counts any more.
+    All {
+        rows: Vec<AgentRow>,
+        cursor: String,
+        /// Why the cursor that was asked for could not be gone on from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reset: Option<String>,
+    },
+    /// One change, in the order in which they came about. Figures and dates of the last output and report alone are none.
+    One { change: RowChange, row: Box<AgentRow>, cursor: String },
+    /// Rows of which the figures differ from those that were told last.
+    Figures(Vec<AgentRow>),
 }

@@ -105,6 +105,7 @@ impl Events {
                 host: Some(host.clone()),
                 name: noted.name,
                 fact: noted.fact,
+                cursor: None,
             },
         };
         let appended = serde_json::to_string(&line).map_err(|error| error.to_string()).and_then(|json| {

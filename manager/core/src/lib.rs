@@ -41,4 +41,4 @@ pub use merge::{MergeRecord, MergeStep, Recheck, Red};
 pub use record::{Quarantined, StoredRecord};
 pub use run::placement::{Depth, Placement, Plan, Room, RunLoad, plan};
 pub use run::queue::{Demand, Queue, Ready};
-pub use view::{ShellFacts, ToCompare};
+pub use view::{Following, RowCursor, RowLog, RowNews, Selection, ShellFacts, ToCompare};

@@ -23,7 +23,7 @@ use crate::embedded::start::{UpOptions, UpReport, ensure_up};
 /// A start may take this long on a slow machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// A manager that is restarted answers again within this time.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 pub struct Context {

@@ -321,6 +321,13 @@ impl Kept {
         Ok((info.state.first_sequence, info.state.last_sequence))
     }
 
+    /// When the stream was made, ms since the Unix epoch: one that was made anew has other messages at its sequences.
+    #[must_use]
+    pub fn born_unix_ms(&self) -> u64 {
+        let nanos = self.stream.cached_info().created.unix_timestamp_nanos();
+        u64::try_from(nanos / 1_000_000).unwrap_or(0)
+    }
+
     fn found<T: DeserializeOwned>(
         &self,
         got: Result<jetstream::message::StreamMessage, jetstream::stream::DirectGetError>,

@@ -23,7 +23,16 @@ pub async fn append_facts(store: Store, region: Region, clock: Clock, mut facts:
     let mut seq = 0;
     while let Some(DatedFact { at, name, fact }) = facts.recv().await {
         seq += 1;
-        let event = Event { at, epoch: epoch.clone(), seq, region: region.clone(), host: None, name, fact };
+        let event = Event {
+            at,
+            epoch: epoch.clone(),
+            seq,
+            region: region.clone(),
+            host: None,
+            name,
+            fact,
+            cursor: None,
+        };
         let id = format!("{epoch}:{seq}");
         let bytes = match Frame::of(Event::KIND, &id, &event).and_then(|frame| frame.encode()) {
             Ok(bytes) => Bytes::from(bytes),

@@ -103,7 +103,13 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let ends = WriterEnds { batches, acknowledged };
     let (driver, turning) = driver::new(core, surroundings, ends, outlets, early);
 
-    let hosts = Hosts { bus: bus.clone(), driver: driver.clone(), clock: clock.clone(), fencing };
+    let hosts = Hosts {
+        bus: bus.clone(),
+        driver: driver.clone(),
+        clock: clock.clone(),
+        fencing,
+        region: region.clone(),
+    };
     let blobs = Arc::new(Blobs::open(store.blobs(), &layout.manager()).map_err(DaemonError::Spool)?);
     let secrets = Secrets::new(store.clone(), fleet_key);
     let logs = LogTails { hosts: hosts.clone(), blobs: Arc::clone(&blobs) };

@@ -182,6 +182,7 @@ async fn events_are_shown_since_a_time_and_followed() {
             host: None,
             name: "x".to_owned(),
             fact: Fact::HostStarted { incarnation: put },
+            cursor: None,
         };
         let frame = protocol::codec::Frame::of(protocol::event::Event::KIND, "", &event).unwrap();
         (format!("id-{put}"), bytes::Bytes::from(frame.encode().unwrap()))
@@ -197,6 +198,7 @@ async fn events_are_shown_since_a_time_and_followed() {
         since: since.map(protocol::time::Timestamp),
         follow,
         targets: Vec::new(),
+        after: None,
     };
     let number = |item: &Item| match item {
         Item::Event(event) => event.seq,
@@ -216,4 +218,71 @@ async fn events_are_shown_since_a_time_and_followed() {
         other.ask(Request::Status).await.ok()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trimmed_range_of_events_reads_as_a_gap() {
+    let world = World::start().await;
+    let open = world.server.open().await;
+    let mut client = world.client().await;
+    let mut next = 0;
+    let mut put = async || {
+        next += 1;
+        let event = protocol::event::Event {
+            at: protocol::time::Timestamp(next),
+            epoch: "a".repeat(32),
+            seq: next,
+            region: "hub".parse().unwrap(),
+            host: None,
+            name: String::new(),
+            fact: Fact::HostStarted { incarnation: next },
+            cursor: None,
+        };
+        let frame = protocol::codec::Frame::of(protocol::event::Event::KIND, "", &event).unwrap();
+        let bytes = bytes::Bytes::from(frame.encode().unwrap());
+        open.store.append_event("ev.hub.h1.host", &format!("id-{next}"), bytes).await.unwrap();
+    };
+    for _ in 0..6 {
+        put().await;
+    }
+    let ask = |after: Option<&str>| Request::Events {
+        since: None,
+        follow: false,
+        targets: Vec::new(),
+        after: after.map(str::to_owned),
+    };
+    let told = |items: &[Item]| -> Vec<(String, String)> {
+        let one = |item: &Item| match item {
+            Item::Event(event) => (
+                match event.fact {
+                    Fact::Gap { missing } => format!("gap {missing:?}"),
+                    _ => event.seq.to_string(),
+                },
+                event.cursor.clone().unwrap(),
+            ),
+            other => panic!("{other:?}"),
+        };
+        items.iter().map(one).collect()
+    };
+    let words = |told: &[(String, String)]| told.iter().map(|(word, _)| word.clone()).collect::<Vec<_>>();
+    let whole = told(&client.whole(&ask(None)).await.0);
+    assert_eq!(words(&whole), ["1", "2", "3", "4", "5", "6"]);
+    let cursor = &whole[1].1;
+
+    let jetstream = async_nats::jetstream::new(open.store.client().clone());
+    let stream = jetstream.get_stream("EV").await.unwrap();
+    stream.purge().sequence(5).await.unwrap();
+    let rest = told(&client.whole(&ask(Some(cursor))).await.0);
+    assert_eq!(words(&rest), ["gap Some(2)", "5", "6"]);
+    let again = told(&client.whole(&ask(Some(&rest[0].1))).await.0);
+    assert_eq!(words(&again), ["5", "6"], "a gap is told once");
+    let kept = told(&client.whole(&ask(Some(&whole[3].1))).await.0);
+    assert_eq!(words(&kept), ["5", "6"], "nothing is missing after what was read");
+
+    stream.purge().await.unwrap();
+    let rest = told(&client.whole(&ask(Some(cursor))).await.0);
+    assert_eq!(words(&rest), ["gap Some(4)"], "also where nothing follows it");
+    put().await;
+    let rest = told(&client.whole(&ask(Some(&rest[0].1))).await.0);
+    assert_eq!(words(&rest), ["7"]);
 }

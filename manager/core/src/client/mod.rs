@@ -119,6 +119,7 @@ impl Core {
             | Request::FollowMerge { .. }
             | Request::ShowTask { .. }
             | Request::ListMessages { .. }
+            | Request::WatchRows(_)
             | Request::WaitMessages { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
@@ -192,6 +193,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::ListFiles { .. }
         | Request::GetFile { .. }
         | Request::PutFile { .. }
-        | Request::MakeNode { .. } => Vec::new(),
+        | Request::MakeNode { .. }
+        | Request::WatchRows(_) => Vec::new(),
     }
 }

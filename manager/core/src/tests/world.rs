@@ -9,14 +9,14 @@ use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, HostId, Incarnation, Region, RequestKey, RunId, Seq, TaskId};
 use protocol::message::{MessageFacts, MessageState};
 use protocol::order::{Answer, Command, Discard, Question};
-use protocol::report::{Collected, Heartbeat, HostFacts, Life, Report, Usage};
+use protocol::report::{Collected, DigestRow, Heartbeat, HostFacts, Life, Report, Usage};
 use protocol::task::{RunSpec, SubmitTask, TaskInput, TaskSpec, TaskState, TaskView};
 use protocol::time::Timestamp;
 
 pub(super) use super::agents::program::{Program, tombstone};
 pub(super) use super::specs::*;
 use crate::fleet::agent::Standing;
-use crate::{AskToken, Config, Core, Effect, Input, OrderDraft, StoredRecord, Subject};
+use crate::{AskToken, Config, Core, Effect, Input, OrderDraft, RowLog, StoredRecord};
 
 pub(super) fn host_id(name: &str) -> HostId {
     name.parse().unwrap()
@@ -60,6 +60,7 @@ pub(super) struct World {
     pub(super) drops_orders: bool,
     pub(super) leases: BTreeMap<u64, Result<u64, WireError>>,
     pub(super) next: u64,
+    pub(super) rows: RowLog,
 }
 
 pub(super) fn config() -> Config {
@@ -72,6 +73,7 @@ impl World {
         let (core, aside) = Core::load(config, Vec::new(), now);
         assert_eq!(aside, Vec::new());
         let mut world = Self {
+            rows: RowLog::new(1, &core, now),
             core,
             now,
             hosts: BTreeMap::new(),
@@ -121,6 +123,10 @@ impl World {
     }
 
     pub(super) fn beat(&mut self, name: &str) {
+        self.beat_with(name, None);
+    }
+
+    pub(super) fn beat_with(&mut self, name: &str, digest: Option<Vec<DigestRow>>) {
         let host = &self.hosts[&host_id(name)];
         if host.is_cut_off {
             return;
@@ -133,7 +139,7 @@ impl World {
             now: self.now.after_ms(host.clock_ahead_ms),
             build: String::from("test"),
             facts: host.facts.clone(),
-            digest: None,
+            digest,
         };
         self.input(Input::Heartbeat(Box::new(heartbeat)));
     }
@@ -165,6 +171,7 @@ impl World {
         let (core, aside) = Core::load(self.core.config.clone(), stored, self.now);
         assert_eq!(aside, Vec::new());
         self.core = core;
+        self.rows = RowLog::new(2, &self.core, self.now);
         for (id, host) in self.hosts.clone() {
             for agent in host.programs.keys() {
                 self.input(Input::Report(Box::new(self.report_of(&id, *agent))));
@@ -229,7 +236,7 @@ impl World {
                 }
             }
             Effect::Event { fact, .. } => self.events.push(fact),
-            Effect::Changed(Subject::Agent(_) | Subject::Run(_) | Subject::Host(_)) => {}
+            Effect::Changed(subject) => self.rows.note(&self.core, self.now, &subject),
         }
     }
 

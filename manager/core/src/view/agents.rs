@@ -14,7 +14,7 @@ use crate::Core;
 use crate::effect::EnvironmentOwner;
 use crate::fleet::agent::{Agent, Standing};
 use crate::record::Wanted;
-use crate::view::pattern::Pattern;
+use crate::view::select::{Candidate, Selection};
 
 /// What only the shell knows of the manager's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Core {
     /// # Errors
     /// As [`Core::rows`].
     pub fn agents(&self, now: Timestamp, filter: &AgentFilter) -> Result<Vec<AgentView>, WireError> {
-        let wanted = self.matching(&RowFilter::from(filter.clone()))?;
+        let wanted = self.matching(&self.selection(&RowFilter::from(filter.clone()))?);
         Ok(wanted.into_iter().filter_map(|(id, _)| self.agent_view(now, id)).collect())
     }
 
@@ -73,31 +73,33 @@ impl Core {
     /// # Errors
     /// When the filter names a run that is not there: an empty list would say that it has no agents.
     pub fn rows(&self, now: Timestamp, filter: &RowFilter) -> Result<Vec<AgentRow>, WireError> {
-        let wanted = self.matching(filter)?;
+        let wanted = self.matching(&self.selection(filter)?);
         Ok(wanted.into_iter().filter_map(|(id, agent)| self.row(now, id, agent)).collect())
     }
 
     /// The one meaning of a filter, whatever is then shown of those that it finds.
-    fn matching(&self, filter: &RowFilter) -> Result<Vec<(AgentId, &Agent)>, WireError> {
-        let run = filter.run.as_deref().map(|target| self.find_run(target)).transpose()?;
-        let patterns: Vec<Pattern> = filter.names.iter().map(|text| Pattern::new(text)).collect();
+    fn matching(&self, selection: &Selection) -> Vec<(AgentId, &Agent)> {
         let is_wanted = |id: AgentId, agent: &Agent| {
             let Some(spec) = agent.spec() else { return false };
             let phase = phase_of(agent);
-            let named =
-                |pattern: &Pattern| pattern.matches(spec.name.as_str()) || pattern.matches(&id.to_string());
+            let host = agent.host();
             !agent.is_void()
-                && (filter.all || is_current(agent))
-                && (filter.phases.is_empty() || filter.phases.contains(&phase))
-                && (filter.hosts.is_empty() || agent.host().is_some_and(|host| filter.hosts.contains(host)))
-                && (patterns.is_empty() || patterns.iter().any(named))
-                && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
-                && run.is_none_or(|run| spec.task.as_ref().is_some_and(|link| link.run == run))
+                && host.is_some_and(|host| {
+                    selection.takes(&Candidate {
+                        id,
+                        name: spec.name.as_str(),
+                        host,
+                        phase,
+                        labels: &spec.labels,
+                        task: spec.task.as_ref(),
+                        is_current: is_current(agent),
+                    })
+                })
         };
-        Ok(self.fleet.agents().filter(|(id, agent)| is_wanted(*id, agent)).collect())
+        self.fleet.agents().filter(|(id, agent)| is_wanted(*id, agent)).collect()
     }
 
-    fn row(&self, now: Timestamp, id: AgentId, agent: &Agent) -> Option<AgentRow> {
+    pub(super) fn row(&self, now: Timestamp, id: AgentId, agent: &Agent) -> Option<AgentRow> {
         let spec = agent.spec()?;
         let host_id = agent.host()?;
         let host = self.fleet.host(host_id)?;
@@ -105,8 +107,7 @@ impl Core {
         let workspace = report.and_then(|report| report.workspace.as_ref());
         let phase = phase_of(agent);
         let created_at = created_at(agent)?;
-        let figures = agent.figures.as_ref();
-        Some(AgentRow {
+        let mut row = AgentRow {
             id,
             name: spec.name.to_string(),
             role: spec.role,
@@ -131,13 +132,11 @@ impl Core {
             user: report.map(|report| report.user.clone()).unwrap_or_default(),
             workspace: workspace.map(|workspace| workspace.path.clone()),
             branch: workspace.and_then(|workspace| workspace.branch.clone()),
-            last_output: figures.and_then(|row| row.last_output),
-            figures: Figures {
-                cpu_ms: Some(used_cpu_ms(agent)).filter(|ms| *ms > 0),
-                memory_bytes: figures.map(|row| row.memory_bytes).filter(|bytes| *bytes > 0),
-                ..Figures::default()
-            },
-        })
+            last_output: None,
+            figures: Figures::default(),
+        };
+        refresh_figures(&mut row, agent);
+        Some(row)
     }
 
     /// Whether only transcript and end are left of it, or it never existed: what `wait --for destroyed` waits for.
@@ -220,8 +219,19 @@ fn phase_of(agent: &Agent) -> Phase {
     }
 }
 
+/// What moves all the time, as last heard.
+pub(super) fn refresh_figures(row: &mut AgentRow, agent: &Agent) {
+    let figures = agent.figures.as_ref();
+    row.last_output = figures.and_then(|row| row.last_output);
+    row.figures = Figures {
+        cpu_ms: Some(used_cpu_ms(agent)).filter(|ms| *ms > 0),
+        memory_bytes: figures.map(|row| row.memory_bytes).filter(|bytes| *bytes > 0),
+        ..Figures::default()
+    };
+}
+
 /// Listed without `--all`: not the gone, and of attempts and verifications only those that go on.
-fn is_current(agent: &Agent) -> bool {
+pub(super) fn is_current(agent: &Agent) -> bool {
     let of_task = agent.spec().is_some_and(|spec| spec.role != Role::Own);
     match agent.standing() {
         Standing::Gone => false,

@@ -1,10 +1,14 @@
 //! `events`: dated facts, as they were and as they come.
 
 use protocol::api::{Item, Reply, Request};
+use protocol::error::ErrorCode;
 use protocol::event::{Event, Fact};
+use protocol::time::Timestamp;
 use serde_json::Value;
 
 use super::super::args::agent::Events;
+use super::super::client::follow::{Came, Followed};
+use super::super::client::reader::Interrupts;
 use super::super::client::{Flow, Limits, StreamEnd};
 use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
@@ -53,37 +57,67 @@ fn fact(fact: &Fact) -> String {
             format!("run ended: {accepted} accepted, {failed} failed, {cancelled} cancelled")
         }
         Fact::HostStarted { incarnation } => format!("host started, incarnation {incarnation}"),
+        Fact::Gap { missing: Some(missing) } => format!("GAP: {missing} events are no longer kept"),
+        Fact::Gap { missing: None } => "GAP: the events after the cursor are no longer kept".to_owned(),
         Fact::Unknown => "a fact that a newer phalanx knows".to_owned(),
     }
 }
 
 pub fn run(context: &Context, args: &Events) -> Result<u8, Failure> {
     let from = args.since.as_deref().map(|text| since(text, now())).transpose().map_err(Failure::usage)?;
-    let mut client = context.client()?;
-    // Followed without a date, only what is new is told.
-    let from = if args.follow { from.or_else(|| Some(now())) } else { from };
-    let request = Request::Events { since: from, follow: args.follow, targets: args.targets.clone() };
-    let mut out = Stdout::default();
+    if args.follow { follow(context, args, from) } else { show(context, args, from) }
+}
+
+fn request(args: &Events, since: Option<Timestamp>, after: Option<String>) -> Request {
+    Request::Events { since, follow: args.follow, targets: args.targets.clone(), after }
+}
+
+fn show(context: &Context, args: &Events, from: Option<Timestamp>) -> Result<u8, Failure> {
     let mut rows = Vec::new();
-    let end = client.stream(&request, &Limits::default(), |item| {
-        let Item::Event(event) = item else { return Ok(Flow::More) };
-        let row = EventRow(*event);
-        if args.follow {
-            one(&mut out, &context.format, &row)?;
-            out.flush()?;
-        } else {
-            rows.push(row);
+    let request = request(args, from, args.cursor.clone());
+    let end = context.client()?.stream(&request, &Limits::default(), |item| {
+        if let Item::Event(event) = item {
+            rows.push(EventRow(*event));
         }
         Ok(Flow::More)
     })?;
-    if !args.follow {
-        let listing = Listing { items: &rows, as_of: Some(now()), note: None, empty: "No events." };
-        list(&mut out, &context.format, &listing)?;
-    }
+    let mut out = Stdout::default();
+    list(
+        &mut out,
+        &context.format,
+        &Listing { items: &rows, as_of: Some(now()), note: None, empty: "No events." },
+    )?;
     out.done()?;
     match end {
         StreamEnd::Reply(Reply::Done) => Ok(exit::OK),
         StreamEnd::Reply(other) => Err(unexpected(other)),
         StreamEnd::Enough | StreamEnd::TimedOut | StreamEnd::Interrupted(_) => Ok(exit::OK),
+    }
+}
+
+/// Each as it comes; over a restart of the manager or the bus it goes on after the last one that was shown.
+fn follow(context: &Context, args: &Events, from: Option<Timestamp>) -> Result<u8, Failure> {
+    let interrupts = Interrupts::catch()
+        .map_err(|error| Failure::new(ErrorCode::Failed, format!("signals cannot be caught: {error}")))?;
+    // Without a date or a cursor, only what is new is told.
+    let from = if args.cursor.is_some() { None } else { from.or_else(|| Some(now())) };
+    let mut cursor = args.cursor.clone();
+    let mut out = Stdout::default();
+    let mut followed = Followed::new(context, &interrupts);
+    loop {
+        match followed.next(|| request(args, from.filter(|_| cursor.is_none()), cursor.clone()), None)? {
+            Came::Item(item) => {
+                let Item::Event(event) = *item else { continue };
+                cursor = event.cursor.clone().or(cursor);
+                one(&mut out, &context.format, &EventRow(*event))?;
+                out.flush()?;
+            }
+            Came::End(reply) => return Err(unexpected(*reply)),
+            Came::TimedOut | Came::Away => {}
+            Came::Interrupted(signal) => {
+                out.done()?;
+                return Ok(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+            }
+        }
     }
 }

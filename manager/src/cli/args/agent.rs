@@ -178,9 +178,12 @@ pub struct Events {
     /// From then on: a duration ago (10m) or a date (2026-01-31T12:00:00Z)
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Go on as they come
+    /// Go on as they come, over restarts too
     #[arg(short, long)]
     pub follow: bool,
+    /// Only what came after this event: its `cursor` in -o json or jsonl
+    #[arg(long, value_name = "CURSOR", conflicts_with = "since")]
+    pub cursor: Option<String>,
 }
 
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {

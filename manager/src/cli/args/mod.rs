@@ -86,7 +86,13 @@ pub enum Command {
     /// List agents
     #[command(before_help = "Examples:
   phalanx ls 'fix-*' -l team=core --sort -mem
-  phalanx ls -a --phase CRASHED --columns name,exit,reason -o table")]
+  phalanx ls -w --phase BLOCKED")]
+    #[command(
+        after_help = "With --watch -o jsonl every line has a `change`: `listed` rows, `synced` with the cursor of that \
+list, then `added`,\n`changed` or `gone` (also when it no longer fits the filter), each with its cursor. `reset` says \
+that the manager cannot\nknow what followed the cursor (it was restarted, or too much has changed): all rows follow \
+anew. Figures alone are no\nchange. -o name and -q print agents that came or changed."
+    )]
     Ls(watch::Ls),
     /// Everything that is known of agents
     #[command(before_help = "Examples:\n  phalanx show demo\n  phalanx show demo@db-01 -o json")]

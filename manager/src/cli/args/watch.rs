@@ -40,6 +40,12 @@ pub struct Ls {
     /// These columns of a table, with commas between
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub columns: Vec<Column>,
+    /// Go on with what changes: drawn again in place on a terminal, a line for each change elsewhere
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Only what changed after this line of an earlier --watch
+    #[arg(long, value_name = "CURSOR", requires = "watch")]
+    pub cursor: Option<String>,
 }
 
 #[derive(Args, Debug)]

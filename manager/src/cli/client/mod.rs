@@ -1,6 +1,7 @@
 //! The client's side of the manager's socket: hello, request, items, reply. Blocking and without a runtime, so that a
 //! list costs a connect and one round trip. Starting the manager is `context.rs`'s.
 
+pub mod follow;
 pub mod reader;
 
 use std::io::Write;
@@ -75,6 +76,18 @@ pub enum StreamEnd {
     Interrupted(i32),
 }
 
+/// A request whose answers are taken one by one.
+pub struct Asked(String);
+
+/// One step of a stream.
+#[derive(Debug)]
+pub enum Streamed {
+    Item(Box<Item>),
+    Reply(Box<Reply>),
+    TimedOut,
+    Interrupted(i32),
+}
+
 /// What the caller of a stream wants after an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
@@ -121,14 +134,35 @@ impl Client {
         limits: &Limits<'_>,
         mut take: impl FnMut(Item) -> Result<Flow, Failure>,
     ) -> Result<StreamEnd, Failure> {
-        let id = self.send(request)?;
+        let asked = self.begin(request)?;
+        loop {
+            match self.next(&asked, limits)? {
+                Streamed::Item(item) => {
+                    if take(*item)? == Flow::Enough {
+                        return Ok(StreamEnd::Enough);
+                    }
+                }
+                Streamed::Reply(reply) => return Ok(StreamEnd::Reply(*reply)),
+                Streamed::TimedOut => return Ok(StreamEnd::TimedOut),
+                Streamed::Interrupted(signal) => return Ok(StreamEnd::Interrupted(signal)),
+            }
+        }
+    }
+
+    /// Sends a request; what comes of it is [`Self::next`]'s.
+    pub fn begin(&mut self, request: &Request) -> Result<Asked, Failure> {
+        Ok(Asked(self.send(request)?))
+    }
+
+    /// What comes next of this request. After a time-out or a signal the same may be asked again: nothing is lost.
+    pub fn next(&mut self, asked: &Asked, limits: &Limits<'_>) -> Result<Streamed, Failure> {
         loop {
             let next = self.reader.next(&mut self.stream, limits.deadline, limits.interrupts);
             let frame = match next.map_err(ClientError::Talk)? {
                 Next::Frame(frame) => frame,
                 Next::Closed => return Err(ClientError::Closed.into()),
-                Next::TimedOut => return Ok(StreamEnd::TimedOut),
-                Next::Interrupted(signal) => return Ok(StreamEnd::Interrupted(signal)),
+                Next::TimedOut => return Ok(Streamed::TimedOut),
+                Next::Interrupted(signal) => return Ok(Streamed::Interrupted(signal)),
             };
             if frame.kind == Hello::KIND {
                 self.greet(&frame)?;
@@ -138,19 +172,14 @@ impl Client {
                 let error: WireError = frame.body().map_err(ClientError::Talk)?;
                 return Err(error.into());
             }
-            if !self.greeted || frame.id != id {
+            if !self.greeted || frame.id != asked.0 {
                 continue; // the rest of an answer that was cut short
             }
-            match frame.kind.as_str() {
-                ITEM => {
-                    let item = frame.body().map_err(ClientError::Talk)?;
-                    if take(item)? == Flow::Enough {
-                        return Ok(StreamEnd::Enough);
-                    }
-                }
-                REPLY => return Ok(StreamEnd::Reply(frame.body().map_err(ClientError::Talk)?)),
-                _ => return Err(ClientError::Kind(frame.kind).into()),
-            }
+            return match frame.kind.as_str() {
+                ITEM => Ok(Streamed::Item(Box::new(frame.body().map_err(ClientError::Talk)?))),
+                REPLY => Ok(Streamed::Reply(Box::new(frame.body().map_err(ClientError::Talk)?))),
+                _ => Err(ClientError::Kind(frame.kind).into()),
+            };
         }
     }
 

@@ -17,9 +17,17 @@ pub struct Interrupts(SignalFd);
 
 impl Interrupts {
     pub fn catch() -> nix::Result<Self> {
+        Self::catch_all(&[Signal::SIGINT, Signal::SIGTERM])
+    }
+
+    /// Also the terminal's other size, and the return from a stop: what is drawn is no longer right then.
+    pub fn catch_with_redraws() -> nix::Result<Self> {
+        Self::catch_all(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGWINCH, Signal::SIGCONT])
+    }
+
+    fn catch_all(wanted: &[Signal]) -> nix::Result<Self> {
         let mut signals = SigSet::empty();
-        signals.add(Signal::SIGINT);
-        signals.add(Signal::SIGTERM);
+        wanted.iter().for_each(|signal| signals.add(*signal));
         signals.thread_block()?;
         SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
     }

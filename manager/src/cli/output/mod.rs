@@ -4,6 +4,7 @@
 pub mod format;
 pub mod pipe;
 pub mod progress;
+pub mod redraw;
 pub mod render;
 pub mod sanitise;
 pub mod table;

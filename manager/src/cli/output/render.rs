@@ -98,7 +98,7 @@ fn table<T: Listed>(items: &[T], wide: bool) -> String {
 }
 
 /// Renders `template` over `item`; a field that does not exist is an error that names the nearest.
-fn template_of(template: &str, item: &Value) -> Result<String, Failure> {
+pub fn template_of(template: &str, item: &Value) -> Result<String, Failure> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     let wrong = |error: &minijinja::Error| {

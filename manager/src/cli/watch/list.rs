@@ -16,11 +16,14 @@ use super::super::output::when::now;
 use super::columns::{Column, sort};
 use super::row::{Row, staleness};
 
-const EMPTY: &str = "No agents. Make one: phalanx create demo -- sh -c 'echo hello; sleep 60'";
+pub const EMPTY: &str = "No agents. Make one: phalanx create demo -- sh -c 'echo hello; sleep 60'";
 
 pub fn run(context: &Context, args: &Ls) -> Result<u8, Failure> {
     if !args.columns.is_empty() && context.format != OutputFormat::Table {
         return Err(Failure::usage("--columns is for tables").hint("leave -o away"));
+    }
+    if args.watch {
+        return super::changes::run(context, args);
     }
     let mut client = context.client()?;
     let (agents, as_of) = match client.ask(&Request::ListRows(filter(&args.filter)))? {

@@ -1,5 +1,6 @@
 //! Commands that look at many agents at once.
 
+pub mod changes;
 pub mod columns;
 pub mod lines;
 pub mod list;

@@ -1,7 +1,7 @@
 //! The way into the loop: questions that are answered at once, wishes that are answered when they are durable, and what
 //! happened. Holds nothing itself.
 
-use manager_core::{Core, Input};
+use manager_core::{Core, Input, RowLog};
 use protocol::api::{Reply, Request};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, Generation, HostId};
@@ -13,6 +13,7 @@ use super::changes::Interest;
 /// A look at the state of the loop.
 pub struct Glance<'a> {
     pub core: &'a Core,
+    pub rows: &'a RowLog,
     pub now: Timestamp,
     pub unwritten: u64,
 }

@@ -17,7 +17,7 @@ pub use handle::{Driver, Glance, NotTaken};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use manager_core::{AskToken, Core, Effect, Input, OrderDraft, StoredRecord, Subject};
+use manager_core::{AskToken, Core, Effect, Input, OrderDraft, RowLog, StoredRecord, Subject};
 use protocol::agent::Environment;
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::Fact;
@@ -123,6 +123,7 @@ pub struct Loop<S> {
     outlets: Outlets,
     commit: Commit<Output>,
     changes: Changes,
+    rows: RowLog,
     swept_at: Timestamp,
     waiting: HashMap<u64, Waiter>,
     next_waiter: u64,
@@ -141,7 +142,9 @@ pub fn new<S: Surroundings>(
     let (asked, asked_in) = mpsc::channel(4_096);
     let (facts, facts_in) = mpsc::channel(1_024);
     let swept_at = surroundings.now();
+    let epoch = u64::try_from(surroundings.seed() >> 64).unwrap_or_default();
     let turning = Loop {
+        rows: RowLog::new(epoch, &core, swept_at),
         core,
         surroundings,
         asked: asked_in,
@@ -232,6 +235,7 @@ impl<S: Surroundings> Loop<S> {
         match asked {
             Asked::Query(look) => look(&Glance {
                 core: &self.core,
+                rows: &self.rows,
                 now: self.surroundings.now(),
                 unwritten: self.commit.unwritten(),
             }),
@@ -386,7 +390,10 @@ impl<S: Surroundings> Loop<S> {
                     }
                 }
             }
-            Output::Changed(subject) => self.changes.notify(&subject),
+            Output::Changed(subject) => {
+                self.rows.note(&self.core, self.surroundings.now(), &subject);
+                self.changes.notify(&subject);
+            }
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct Hosts {
     pub driver: Driver,
     pub clock: Clock,
     pub fencing: Fencing,
+    /// The manager's own.
+    pub region: Region,
 }
 
 /// The answers to one ask, to their end.

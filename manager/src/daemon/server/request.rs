@@ -69,6 +69,7 @@ impl Requests for Answerer {
                 driver.glance(move |glance| queries::list(glance, &filter)).await?
             }
             Request::ListRows(filter) => driver.glance(move |glance| queries::rows(glance, &filter)).await?,
+            Request::WatchRows(wish) => stream::rows::watch::watch(driver.clone(), wish, items).await,
             Request::ShowAgents { targets } => {
                 driver.glance(move |glance| queries::show(glance, &targets)).await?
             }
@@ -101,9 +102,9 @@ impl Requests for Answerer {
             Request::Snapshot(SnapshotWish { target, call }) => {
                 crate::daemon::hosts::snapshot::snapshot(self.hosts.clone(), target, call).await
             }
-            Request::Events { since, follow, targets } => {
+            Request::Events { since, follow, targets, after } => {
                 let (hosts, store) = (self.hosts.clone(), self.store.clone());
-                stream::events::events(hosts, store, (since, targets), follow, items).await
+                stream::events::events(hosts, store, (since, targets, after), follow, items).await
             }
             Request::Capture { target, history, colours } => {
                 stream::capture::capture(self.hosts.clone(), target, history, colours).await

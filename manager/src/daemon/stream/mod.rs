@@ -12,5 +12,6 @@ pub mod house;
 pub mod kept;
 pub mod logs;
 pub mod messages;
+pub mod rows;
 pub mod transcript;
 pub mod wait;

@@ -131,7 +131,7 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
                 stdin: vec![0, 0xff],
             },
         ),
-        ("events", Request::Events { since: Some(AT), follow: true, targets: targets() }),
+        ("events", Request::Events { since: Some(AT), follow: true, targets: targets(), after: None }),
         ("survey", Request::Survey { targets: targets(), deep: true }),
         (
             "free",
@@ -142,7 +142,7 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
                 discard: Discard::Yes,
             },
         ),
-        ("events-least", Request::Events { since: None, follow: false, targets: Vec::new() }),
+        ("events-least", Request::Events { since: None, follow: false, targets: Vec::new(), after: None }),
     ]
 }
 

@@ -100,6 +100,7 @@ pub(crate) fn event(host_name: bool, fact: Fact) -> Event {
         host: host_name.then(host),
         name: text("fix it"),
         fact,
+        cursor: None,
     }
 }
 

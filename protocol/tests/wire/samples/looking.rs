@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, Role};
 use protocol::api::{Item, LogStart, Reachability, Reply, Request};
+use protocol::event::{Event, Fact};
 use protocol::files::{
     FileArea, FileEntry, FileFinish, FileKind, FileList, FileNode, FilePath, FilePiece, FileWrite,
 };
 use protocol::order::{Answer, Question};
-use protocol::row::{AgentRow, Figures, RowFilter};
+use protocol::row::{AgentRow, Figures, RowChange, RowFilter, RowItem, WatchRows};
 
 use super::agents::{end, spec};
+use super::hosts::event;
 use super::{AT, agent_id, host, region, text, texts};
 use crate::rules::Sample;
 
@@ -156,6 +158,8 @@ fn files() -> Vec<Sample> {
 
 pub(crate) fn all() -> Vec<Sample> {
     let mut all = rows();
+    all.extend(watched());
+    all.extend(events());
     all.extend(files());
     all.push(logs());
     all
@@ -184,5 +188,37 @@ fn rows() -> Vec<Sample> {
             "reply-rows-gone",
             Reply::Rows { rows: vec![AgentRow { gone: true, ..least_row() }], as_of: AT },
         ),
+    ]
+}
+
+/// An older manager refuses the request by name; items come only to who asked for them.
+fn watched() -> Vec<Sample> {
+    let cursor = || text("00000000000000ff-12");
+    let whole = WatchRows { filter: RowFilter::default(), cursor: Some(cursor()), figures: true };
+    let least = WatchRows { cursor: None, figures: false, ..whole.clone() };
+    let one = |change| RowItem::One { change, row: Box::new(row()), cursor: cursor() };
+    let all = |reset| RowItem::All { rows: vec![row(), least_row()], cursor: cursor(), reset };
+    vec![
+        Sample::of("request-watch-rows", Request::WatchRows(whole)),
+        Sample::of("request-watch-rows-least", Request::WatchRows(least)),
+        Sample::of("item-rows-all", Item::Rows(all(None))),
+        Sample::of("item-rows-reset", Item::Rows(all(Some(text("the manager was restarted since"))))),
+        Sample::of("item-rows-added", Item::Rows(one(RowChange::Added))),
+        Sample::of("item-rows-changed", Item::Rows(one(RowChange::Changed))),
+        Sample::of("item-rows-gone", Item::Rows(one(RowChange::Gone))),
+        Sample::of("item-rows-figures", Item::Rows(RowItem::Figures(vec![row()]))),
+    ]
+}
+
+/// An older manager reads such a request as one for all events; an older client knows a gap as an unknown fact.
+fn events() -> Vec<Sample> {
+    let after = Some(text("18c0a1b2c3d-7"));
+    let placed = |fact| Event { cursor: after.clone(), ..event(false, fact) };
+    let request = Request::Events { since: None, follow: true, targets: Vec::new(), after: after.clone() };
+    vec![
+        Sample::of("request-events-after", request),
+        Sample::of("item-event-placed", Item::Event(Box::new(placed(Fact::HostStarted { incarnation: 1 })))),
+        Sample::of("event-gap", placed(Fact::Gap { missing: Some(3) })),
+        Sample::of("event-gap-unknown", placed(Fact::Gap { missing: None })),
     ]
 }

@@ -6,21 +6,7 @@ use phalanx_tests::install::Install;
 use phalanx_tests::programs::path_of;
 use phalanx_tests::wait;
 
-/// A tmux server of a person, ended with the test.
-struct Outer(std::path::PathBuf);
-
-impl Outer {
-    fn tmux(&self, args: &[&str]) -> String {
-        let out = Command::new("tmux").arg("-S").arg(&self.0).args(["-f", "/dev/null"]).args(args).output();
-        String::from_utf8_lossy(&out.unwrap().stdout).trim().to_owned()
-    }
-}
-
-impl Drop for Outer {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
+use super::outer::Outer;
 
 #[test]
 fn people_attach_from_inside_a_tmux_and_may_only_look() {
@@ -28,7 +14,7 @@ fn people_attach_from_inside_a_tmux_and_may_only_look() {
     install.create("demo", &[], &["ask", "Proceed?", "exit", "0"]);
     let session = || install.agent("demo").report().session.clone();
     let session = wait::until(wait::LIMIT, "a session", session, Option::is_some).unwrap();
-    let outer = Outer(install.path("outer"));
+    let outer = Outer::of(&install);
     let attach = format!("{} --home {} attach", path_of("phalanx").display(), install.home().display());
     for (name, words, size) in [("looker", "-r demo", "60"), ("worker", "demo", "100")] {
         let command = format!("{attach} {words}");

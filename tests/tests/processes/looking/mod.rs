@@ -1,5 +1,8 @@
 //! What people look at: terminals, transcripts and files.
 
 mod attach;
+mod events;
 mod files;
 mod logs;
+mod outer;
+mod watching;

@@ -2,6 +2,7 @@
 
 mod changes;
 pub(super) mod program;
+mod watching;
 
 use protocol::agent::Phase;
 use protocol::agent::{Checkout, CheckoutKind, EndCause, Environment};

@@ -1,0 +1,3 @@
+//! Lists of agents that go on: [`watch`] tells what changes of their rows.
+
+pub mod watch;

@@ -70,6 +70,8 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     let (inputs_in, inputs) = mpsc::channel(INPUTS);
     let instance = instance_of(&config.state);
     let cgroups = tokio::task::spawn_blocking(move || Cgroups::detect(&instance)).await?;
+    let (groups, state) = (cgroups.clone(), config.state.clone());
+    tokio::task::spawn_blocking(move || agents::end_left_over(&groups, &state)).await?;
     let shim = keep_shim(&config.home.join("bin")).context("cannot keep the shim")?;
     let workspaces = Workspaces::new(&config.state, Options::default()).await?;
     let tmux = open_tmux(&config, &cgroups, &shim).await;
@@ -86,6 +88,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         boot_id: boot_id().context("the kernel gives no boot id")?,
         incarnation: life.incarnation(),
         environment: inherited_environment(),
+        waiters: agents::Waiters::default(),
         starts: Machine::start_permits(),
         ends: Machine::end_permits(),
         execs: Machine::exec_permits(),

@@ -9,6 +9,7 @@ use protocol::host_config::HostConfig;
 use protocol::ids::Incarnation;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::agents::Waiters;
 use crate::asks::{Talks, Uploads};
 use crate::bus::{Bus, Requests, ShipperSink};
 use crate::screen::WatchSink;
@@ -46,6 +47,8 @@ pub struct Machine {
     pub incarnation: Incarnation,
     /// What agents inherit of hostd's own environment.
     pub environment: BTreeMap<String, String>,
+    /// Agents whose base is being prepared.
+    pub waiters: Waiters,
     pub starts: Semaphore,
     pub ends: Semaphore,
     pub execs: Semaphore,

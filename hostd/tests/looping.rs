@@ -51,6 +51,7 @@ impl Held {
 fn kind(effect: &Effect) -> &'static str {
     match effect {
         Effect::Create { .. } => "create",
+        Effect::CallOff(_) => "call-off",
         Effect::Terminate(_) => "terminate",
         Effect::Kill(_) => "kill",
         Effect::Collect(_) => "collect",

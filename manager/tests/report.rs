@@ -48,6 +48,7 @@ fn task(number: u128, name: &str, state: TaskState, attempts: Vec<Attempt>) -> T
             after: Vec::new(),
             base_from: None,
             setup: Vec::new(),
+            prepare: None,
             priority: 0,
             labels: BTreeMap::new(),
             limits: ResourceLimits::default(),

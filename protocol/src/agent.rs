@@ -85,6 +85,8 @@ wire_enum!(
         ProgramDenied = "program-denied",
         /// The program could not be executed for another reason.
         Exec = "exec",
+        /// What was to be prepared in its base failed.
+        Prepare = "prepare",
     }
 );
 
@@ -232,6 +234,17 @@ pub struct Checkout {
     /// A snapshot whose files are laid over it, uncommitted: a commit on top of `commit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// What its base holds beyond the commit. A host that does not know the field starts from the bare commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<Box<Prepare>>,
+}
+
+/// Programs that are run once per host, base and environment, in the layer that all checkouts of the base lie on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepare {
+    pub programs: Vec<Vec<String>>,
+    /// For all of them together.
+    pub timeout_ms: u64,
 }
 
 /// Bytes kept in the blob store under their SHA-256.

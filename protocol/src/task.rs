@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{Blob, CommitMode, End, Environment, ResourceLimits};
+use crate::agent::{Blob, CommitMode, End, Environment, Prepare, ResourceLimits};
 use crate::ids::{AgentId, HostId, Name, RunId, TaskId};
 use crate::report::Collected;
 use crate::signals::Signals;
@@ -63,6 +63,9 @@ pub struct TaskSpec {
     /// Higher goes first.
     #[serde(default)]
     pub priority: i32,
+    /// Run once per host and base, before anybody starts from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<Box<Prepare>>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Enforced on the agent; memory and cpu also count in placement.

@@ -27,6 +27,8 @@ pub enum Effect {
         agent: AgentId,
         launch: u32,
     },
+    /// Its start shall not wait for its base any longer. Answered by `StartFailed`, unless the base is there by then.
+    CallOff(AgentId),
     /// Ask the program to end.
     Terminate(AgentId),
     /// End every process of the agent.

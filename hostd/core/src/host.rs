@@ -86,6 +86,7 @@ impl Core {
             }
             Input::SaveFailed { agent, reason } => self.save_failed(now, agent, &reason),
             Input::Started { agent, facts } => self.change(now, agent, false, |a| a.started(now, *facts)),
+            Input::Preparing { agent } => self.change(now, agent, false, Agent::preparing),
             Input::StartFailed { agent, step, detail } => {
                 self.change(now, agent, false, |a| a.start_failed(now, step, detail))
             }

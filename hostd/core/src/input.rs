@@ -37,6 +37,10 @@ pub enum Input {
         step: StartStep,
         detail: String,
     },
+    /// Its start waits for its base.
+    Preparing {
+        agent: AgentId,
+    },
     /// Its profile's sign of readiness was seen.
     Ready {
         agent: AgentId,
@@ -259,6 +263,7 @@ impl Input {
             Self::SaveFailed { agent, .. }
             | Self::Started { agent, .. }
             | Self::StartFailed { agent, .. }
+            | Self::Preparing { agent }
             | Self::Ready { agent }
             | Self::Signalled { agent, .. }
             | Self::Session { agent, .. }

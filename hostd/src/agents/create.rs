@@ -12,6 +12,7 @@ use protocol::time::Timestamp;
 
 use super::environment::{environment_file, environment_of};
 use super::exit::{read_exit, read_shim, set_aside, start_step};
+use super::prepare::prepared_base;
 use super::settings::{limits_of, limits_read};
 use super::user::{AgentUser, agent_user};
 use super::watch::{Watched, watch};
@@ -21,7 +22,7 @@ use crate::state::replace;
 use crate::sys::cgroup::AgentGroup;
 use crate::sys::facts::boottime_ms;
 use crate::sys::spawn::{ShimSpawn, ready_pipe, spawn_shim};
-use crate::workspace::{PrepareSpec, Wanted, Workspace, WorkspaceError};
+use crate::workspace::{PrepareSpec, PreparedBase, Wanted, Workspace, WorkspaceError};
 
 /// A shim says at once whether the program was executed.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -31,9 +32,9 @@ const COLS: u16 = 120;
 
 /// Why a start failed, and at which step.
 #[derive(Debug)]
-struct StartError {
-    step: StartStep,
-    detail: String,
+pub(super) struct StartError {
+    pub(super) step: StartStep,
+    pub(super) detail: String,
 }
 
 impl StartError {
@@ -45,10 +46,7 @@ impl StartError {
 /// Makes the agent and watches it to its end.
 pub async fn create(machine: Handle, record: AgentRecord) {
     let agent = record.agent;
-    let started = {
-        let _permit = machine.starts.acquire().await;
-        start(&machine, &record).await
-    };
+    let started = start(&machine, &record).await;
     match started {
         Ok((watched, facts)) => {
             machine.tell(Input::Started { agent, facts: Box::new(facts) }).await;
@@ -65,6 +63,12 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
     let folder = machine.folders.agent(record.agent);
     let user =
         agent_user(spec.user.as_deref()).map_err(StartError::at(StartStep::User, "whom it should run as"))?;
+    let environment = environment_of(machine, record, &user)
+        .await
+        .map_err(StartError::at(StartStep::Environment, "the values of its environment"))?;
+    // Others may be made meanwhile: this may take as long as the programs of a task take.
+    let prepared = prepared_base(machine, record, &environment, &user).await?;
+    let _permit = machine.starts.acquire().await;
     make_folders(&folder, &user).map_err(StartError::at(StartStep::Host, "its folders"))?;
     set_aside(&folder, record.launch).map_err(|detail| StartError { step: StartStep::Supervisor, detail })?;
     if record.launch == 1 {
@@ -72,10 +76,7 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
         fetch(machine, &folder, "feedback", spec.feedback.as_ref(), &user).await?;
         fetch(machine, &folder, "inputs", spec.inputs.as_ref(), &user).await?;
     }
-    let environment = environment_of(machine, record, &user)
-        .await
-        .map_err(StartError::at(StartStep::Environment, "the values of its environment"))?;
-    let workspace = make_workspace(machine, record, &folder, &user).await?;
+    let workspace = make_workspace(machine, record, &folder, &user, prepared).await?;
     let group = make_group(machine, record).await?;
     let env_file = folder.join("env");
     let (mut ready, writer) =
@@ -184,11 +185,18 @@ async fn make_workspace(
     record: &AgentRecord,
     folder: &Path,
     user: &AgentUser,
+    prepared: Option<PreparedBase>,
 ) -> Result<Workspace, StartError> {
     let owner = user.launch.as_ref().map(|launch| (launch.uid, launch.gid));
     let made = match &record.spec.checkout {
         None => {
-            let spec = PrepareSpec { repo: None, branch: String::new(), user: owner, kind: Wanted::Plain };
+            let spec = PrepareSpec {
+                repo: None,
+                branch: String::new(),
+                user: owner,
+                kind: Wanted::Plain,
+                prepared: None,
+            };
             machine.workspaces.prepare(folder, &spec).await
         }
         Some(checkout) => {
@@ -203,8 +211,8 @@ async fn make_workspace(
                         CheckoutKind::Clone => Wanted::Clone,
                         CheckoutKind::Worktree => Wanted::Worktree,
                     };
-                    let spec =
-                        PrepareSpec { repo: Some(resolved), branch: branch.clone(), user: owner, kind };
+                    let (repo, branch) = (Some(resolved), branch.clone());
+                    let spec = PrepareSpec { repo, branch, user: owner, kind, prepared };
                     let made = machine.workspaces.prepare(folder, &spec).await;
                     if let (Ok(_), Some(snapshot)) = (&made, &checkout.snapshot) {
                         machine.workspaces.lay(folder, snapshot).await.map_err(workspace_error)?;
@@ -218,7 +226,8 @@ async fn make_workspace(
                         }
                         None => resolved,
                     };
-                    machine.workspaces.fresh_checkout(folder, &near, &checkout.commit, owner).await
+                    let prepared = prepared.as_ref();
+                    machine.workspaces.fresh_checkout(folder, &near, &checkout.commit, owner, prepared).await
                 }
             }
         }
@@ -227,8 +236,14 @@ async fn make_workspace(
 }
 
 /// What the request names wrongly is the request's fault; all else is this host's.
-fn workspace_error(error: WorkspaceError) -> StartError {
+pub(super) fn workspace_error(error: WorkspaceError) -> StartError {
     let step = match &error {
+        WorkspaceError::NotPrepared(why) => match &**why {
+            WorkspaceError::PrepareFailed { .. } | WorkspaceError::PrepareChanged { .. } => {
+                StartStep::Prepare
+            }
+            _ => StartStep::Checkout,
+        },
         WorkspaceError::RelativePath { .. }
         | WorkspaceError::PathMissing { .. }
         | WorkspaceError::NotAFolder { .. }

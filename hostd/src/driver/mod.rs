@@ -301,6 +301,7 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
             | Effect::Rename(_)
             | Effect::Collect(_)
             | Effect::Remove { .. }
+            | Effect::CallOff(_)
             | Effect::Terminate(_)
             | Effect::Kill(_)
             | Effect::AskLease { .. }
@@ -334,7 +335,8 @@ fn effect_agent(effect: &Effect) -> Option<AgentId> {
     match effect {
         Effect::Save(record) => Some(record.agent),
         Effect::SaveFencing(_) => None,
-        Effect::Terminate(agent)
+        Effect::CallOff(agent)
+        | Effect::Terminate(agent)
         | Effect::Kill(agent)
         | Effect::Freeze(agent)
         | Effect::Thaw(agent)

@@ -55,6 +55,7 @@ impl Hands for OnMachine {
             Effect::Rename(_) => agents::rename(machine, record).await,
             Effect::Collect(_) => agents::collect(machine, record).await,
             Effect::Remove { discard, .. } => agents::remove(machine, record, discard).await,
+            Effect::CallOff(agent) => machine.waiters.call_off(agent),
             Effect::Terminate(_) => agents::terminate(machine, record).await,
             Effect::Kill(_) => agents::kill(machine, record).await,
             Effect::AskLease { agent, generation } => agents::ask_lease(&machine, agent, generation).await,

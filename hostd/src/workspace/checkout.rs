@@ -83,6 +83,21 @@ impl GitDir {
         Ok(())
     }
 
+    /// These lines, beside what was taken.
+    pub(crate) fn exclude(&self, lines: &[String]) -> Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let path = self.path.join("info/exclude");
+        let mut text = std::fs::read(&path).unwrap_or_default();
+        text.push(b'\n');
+        for line in lines {
+            text.extend_from_slice(line.as_bytes());
+            text.push(b'\n');
+        }
+        std::fs::write(&path, text).at("written", &path)
+    }
+
     /// A shallow history ends where that of the lender ends.
     pub(crate) fn take_shallow(&self, repository: &Repository) -> Result<()> {
         write_shallow(&self.path, repository)

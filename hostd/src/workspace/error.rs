@@ -88,6 +88,21 @@ pub enum WorkspaceError {
     TimedOut { operation: &'static str, limit: Duration },
     #[error("cut off by the end of hostd: {operation}")]
     Interrupted { operation: &'static str },
+    #[error("its base could not be prepared")]
+    NotPrepared(#[source] std::sync::Arc<WorkspaceError>),
+    #[error("{why}")]
+    PrepareFailed {
+        why: String,
+        /// What the programs printed, the last part of it where it was long.
+        log: Vec<u8>,
+    },
+    #[error(
+        "the programs changed what is committed: {}; let them leave it as it is (`npm ci`, not `npm install`)",
+        files.join(", ")
+    )]
+    PrepareChanged { files: Vec<String> },
+    #[error("{} is gone or damaged, and what was prepared in it with it", path.display())]
+    PreparedBaseGone { path: PathBuf },
     #[error("{} could not be {operation}", path.display())]
     Io {
         /// A participle: "read", "made", "mounted".

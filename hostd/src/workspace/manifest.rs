@@ -51,6 +51,9 @@ pub struct Manifest {
     /// The snapshot that was laid over the checkout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// What was prepared in its base, as lines of `info/exclude`: not the agent's work, whatever it says of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prepared: Vec<String>,
     pub created_at_ms: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

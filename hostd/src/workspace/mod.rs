@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub use base::UnusedBase;
+pub use base::{Bench, Preparation, PreparedBase, Run, RunError, UnusedBase, left_over};
 pub use error::{Result, WorkspaceError};
 pub use git::User;
 pub use kept::MergedRef;
@@ -102,6 +102,8 @@ pub struct PrepareSpec {
     /// Who will own the files; none: whoever hostd runs as.
     pub user: Option<User>,
     pub kind: Wanted,
+    /// Lies on this instead of on the bare base of the commit.
+    pub prepared: Option<PreparedBase>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,9 +148,9 @@ pub struct Removed {
 pub struct Workspaces {
     state: PathBuf,
     options: Options,
-    git: Git,
+    git: Arc<Git>,
     overlay: std::result::Result<Overlay, String>,
-    bases: base::Bases,
+    bases: Arc<base::Bases>,
     known: repository::Known,
     locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -173,6 +175,7 @@ impl Workspaces {
         })
         .await?;
         let (known, locks) = (repository::Known::default(), Mutex::default());
+        let (git, bases) = (Arc::new(git), Arc::new(bases));
         Ok(Self { state: state.to_path_buf(), options, git, overlay, bases, known, locks })
     }
 
@@ -204,8 +207,20 @@ impl Workspaces {
         resolved: &Resolved,
         commit: &str,
         user: Option<User>,
+        prepared: Option<&PreparedBase>,
     ) -> Result<Workspace> {
-        self.within("make a fresh checkout", self.fresh_now(dir, resolved, commit, user)).await
+        self.within("make a fresh checkout", self.fresh_now(dir, resolved, commit, user, prepared)).await
+    }
+
+    /// The base of a commit in which programs were run, once for all who ask for the same. Takes as long as they take:
+    /// whoever runs them sets the limit.
+    pub async fn prepared_base(
+        &self,
+        resolved: &Resolved,
+        user: Option<User>,
+        preparation: Preparation,
+    ) -> Result<PreparedBase> {
+        self.bases.prepared(&self.git, &resolved.repository, &resolved.commit, user, preparation).await
     }
 
     /// Mounts an overlay again, as after a reboot; nothing to do for other kinds.

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::base::Base;
+use super::base::{self, Base, PreparedBase};
 use super::checkout::{self, Fill, GitDir, Head};
 use super::error::{At, Error, Result};
 use super::git::User;
@@ -30,6 +30,7 @@ impl Workspaces {
         let Some(resolved) = &spec.repo else {
             return plain(folders, spec.user).await;
         };
+        let prepared = spec.prepared.as_ref();
         let draft = Manifest {
             branch: Some(spec.branch.clone()),
             ..manifest_for(&resolved.repository, &resolved.commit, Some(&resolved.tree), spec.user)
@@ -37,18 +38,18 @@ impl Workspaces {
         match (spec.kind, &self.overlay) {
             (Wanted::Plain, _) => plain(folders, spec.user).await,
             (Wanted::Worktree, _) => self.worktree(folders, resolved, draft).await,
-            (Wanted::Clone, _) | (Wanted::Auto, Err(_)) => self.clone_into(folders, draft).await,
+            (Wanted::Clone, _) | (Wanted::Auto, Err(_)) => self.clone_into(folders, draft, prepared).await,
             (Wanted::Overlay, Err(reason)) => Err(Error::OverlayUnavailable { reason: reason.clone() }),
-            (Wanted::Overlay, Ok(overlay)) => self.overlay_into(*overlay, folders, draft).await,
+            (Wanted::Overlay, Ok(overlay)) => self.overlay_into(*overlay, folders, draft, prepared).await,
             (Wanted::Auto, Ok(overlay)) => {
-                match self.overlay_into(*overlay, folders.clone(), draft.clone()).await {
+                match self.overlay_into(*overlay, folders.clone(), draft.clone(), prepared).await {
                     Err(Error::Io { operation: "mounted", source, .. }) => {
                         let agent = agent_dir.display();
                         tracing::warn!(%agent, error = %source, "no overlay; cloned instead");
                         clear(&folders).await?;
                         let mut draft = draft;
                         draft.warnings.push(format!("cloned, since no overlay could be mounted: {source}"));
-                        self.clone_into(folders, draft).await
+                        self.clone_into(folders, draft, prepared).await
                     }
                     other => other,
                 }
@@ -63,6 +64,7 @@ impl Workspaces {
         resolved: &Resolved,
         commit: &str,
         user: Option<User>,
+        prepared: Option<&PreparedBase>,
     ) -> Result<Workspace> {
         self.check_user(user)?;
         let folders = Folders::of(dir);
@@ -77,13 +79,16 @@ impl Workspaces {
         clear(&folders).await?;
         let repository = &resolved.repository;
         let Ok(overlay) = &self.overlay else {
-            return self.clone_into(folders, manifest_for(repository, commit, None, user)).await;
+            return self.clone_into(folders, manifest_for(repository, commit, None, user), prepared).await;
         };
         if commit == resolved.commit {
             let draft = manifest_for(repository, commit, Some(&resolved.tree), user);
-            return self.overlay_into(*overlay, folders, draft).await;
+            return self.overlay_into(*overlay, folders, draft, prepared).await;
         }
-        let base = self.bases.ensure(&self.git, repository, &resolved.commit, user).await?;
+        let base = match prepared {
+            Some(PreparedBase(base)) => Arc::clone(base),
+            None => self.bases.ensure(&self.git, repository, &resolved.commit, user).await?,
+        };
         let draft = manifest_for(repository, commit, None, user);
         let manifest = lay_over(*overlay, folders.clone(), Arc::clone(&base), draft, Finish::Later).await?;
         let (git_dir, top) = (folders.work.join(".git"), &folders.work);
@@ -94,14 +99,16 @@ impl Workspaces {
             Head::At(commit),
         )?;
         scratch.take_shallow(repository)?;
-        // The index is warm: only what differs between the two commits is written.
+        // The index is warm: only what differs between the two commits is written. What was prepared gives way to
+        // what was committed.
+        let how = if prepared.is_some() { "--reset" } else { "-m" };
         self.git
             .call("check out the commit")
             .git_dir(scratch.path())
             .work_tree(top)
             .index(&git_dir.join("index"))
             .volatile()
-            .args(["read-tree", "-m", "-u", &resolved.commit, commit])
+            .args(["read-tree", how, "-u", &resolved.commit, commit])
             .ok()
             .await?;
         blocking("write the manifest", move || {
@@ -125,9 +132,10 @@ impl Workspaces {
             return Err(Error::BadManifest { path: folders.manifest.clone(), detail });
         };
         // The lower layer is named after its commit, which is not always the workspace's own.
-        let file = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let commit = file.split('-').next().unwrap_or_default();
-        let base = self.bases.ensure(&self.git, repository, commit, manifest.user).await?;
+        let base = match base::commit_in(name) {
+            (commit, false) => self.bases.ensure(&self.git, repository, &commit, manifest.user).await?,
+            (commit, true) => self.bases.prepared_before(&self.git, &commit, name).await?,
+        };
         let layers = folders.layers(base.tree.clone());
         blocking("mount a workspace", move || overlay.mount(&layers)).await
     }
@@ -140,22 +148,42 @@ impl Workspaces {
         }
     }
 
-    async fn overlay_into(&self, overlay: Overlay, folders: Folders, draft: Manifest) -> Result<Workspace> {
+    async fn overlay_into(
+        &self,
+        overlay: Overlay,
+        folders: Folders,
+        draft: Manifest,
+        prepared: Option<&PreparedBase>,
+    ) -> Result<Workspace> {
         let repository = draft.repository.as_ref().ok_or(Error::NoRepository)?;
-        let base = self.bases.ensure(&self.git, repository, commit_of(&draft), draft.user).await?;
+        let base = match prepared {
+            Some(PreparedBase(base)) => Arc::clone(base),
+            None => self.bases.ensure(&self.git, repository, commit_of(&draft), draft.user).await?,
+        };
         let manifest = lay_over(overlay, folders.clone(), base, draft, Finish::Now).await?;
         Ok(Workspace::new(&folders, manifest))
     }
 
-    async fn clone_into(&self, folders: Folders, mut draft: Manifest) -> Result<Workspace> {
+    async fn clone_into(
+        &self,
+        folders: Folders,
+        mut draft: Manifest,
+        prepared: Option<&PreparedBase>,
+    ) -> Result<Workspace> {
         let repository = draft.repository.clone().ok_or(Error::NoRepository)?;
         let commit = commit_of(&draft).to_owned();
         let lent = self.bases.lend(&self.git, &repository, &commit).await?;
         std::fs::create_dir(&folders.work).at("made", &folders.work)?;
         let fill = Fill { owner: draft.user, lent: &lent, warm: false };
         let warnings = checkout::make(&self.git, &repository, &commit, &folders.work, &fill).await?;
+        let prepared = prepared.cloned();
         blocking("write the manifest", move || {
             let git_dir = folders.work.join(".git");
+            if let Some(PreparedBase(base)) = &prepared {
+                base::copy_extra(base, &folders.work)?;
+                base::exclude(&git_dir, &base.extra)?;
+                draft.prepared.clone_from(&base.extra.excludes);
+            }
             checkout::write_head(&git_dir, head_of(&draft))?;
             // The branch's folders are new since the checkout was handed over.
             checkout::give_all(&git_dir.join("refs"), draft.user)?;
@@ -269,6 +297,7 @@ async fn lay_over(
         overlay.mount(&folders.layers(base.tree.clone()))?;
         draft.kind = Kind::Overlay;
         draft.base = Some(base.name.clone());
+        draft.prepared.clone_from(&base.extra.excludes);
         draft.warnings.extend(base.warnings.iter().cloned());
         if finish == Finish::Now {
             manifest::write(&folders, &draft)?;
@@ -344,6 +373,7 @@ fn empty_manifest() -> Manifest {
         base: None,
         worktree_git_dir: None,
         snapshot: None,
+        prepared: Vec::new(),
         user: None,
         created_at_ms: crate::clock::now().0,
         warnings: Vec::new(),

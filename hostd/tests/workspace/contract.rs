@@ -411,6 +411,7 @@ async fn a_repeated_prepare_gives_the_same_and_rubble_is_not_used() {
             branch: "phalanx/run-1/other".to_owned(),
             user: None,
             kind,
+            prepared: None,
         };
         let refused = fixture.workspaces.prepare(&agent, &spec).await;
         assert!(matches!(refused, Err(WorkspaceError::OtherWorkspace { .. })), "{refused:?}");
@@ -434,7 +435,7 @@ async fn a_fresh_checkout_shows_the_recorded_commit_and_no_more() {
             fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap().head_commit.unwrap();
         for (name, commit) in [("v", &commit), ("b", &base.commit)] {
             let dir = fixture.agent_dir(name);
-            let fresh = fixture.workspaces.fresh_checkout(&dir, &base, commit, None).await.unwrap();
+            let fresh = fixture.workspaces.fresh_checkout(&dir, &base, commit, None, None).await.unwrap();
             assert_eq!(&git(&fresh.path, &["rev-parse", "HEAD"]), commit);
             assert_eq!(git(&fresh.path, &["status", "--porcelain"]), "");
             assert_eq!(fresh.path.join("src/new.txt").exists(), name == "v");
@@ -471,7 +472,8 @@ async fn an_overlay_comes_back_after_a_reboot_with_its_work() {
 async fn a_plain_folder_needs_no_repository() {
     let fixture = Fixture::new().await;
     let agent = fixture.agent_dir("p");
-    let spec = PrepareSpec { repo: None, branch: "x".to_owned(), user: None, kind: Wanted::Auto };
+    let spec =
+        PrepareSpec { repo: None, branch: "x".to_owned(), user: None, kind: Wanted::Auto, prepared: None };
     let workspace = fixture.workspaces.prepare(&agent, &spec).await.unwrap();
     assert_eq!(workspace.kind, Kind::Plain);
     assert_eq!(fixture.workspaces.holds_only_copy(&agent, None).await, OnlyCopy::No);

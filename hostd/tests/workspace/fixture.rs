@@ -106,6 +106,7 @@ impl Fixture {
             branch: format!("phalanx/run-1/{name}"),
             user,
             kind,
+            prepared: None,
         };
         let workspace = self.workspaces.prepare(&agent_dir, &spec).await.unwrap();
         (agent_dir, workspace)

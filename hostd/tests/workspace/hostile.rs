@@ -99,7 +99,7 @@ async fn nothing_that_a_persons_repository_configures_is_run() {
         fixture.workspaces.diff_stat(repository, &resolved.commit, &saved).await.unwrap();
         fixture.workspaces.land(repository, "landed", &saved, None).await.unwrap();
         let dir = fixture.agent_dir("v");
-        fixture.workspaces.fresh_checkout(&dir, &resolved, &saved, None).await.unwrap();
+        fixture.workspaces.fresh_checkout(&dir, &resolved, &saved, None, None).await.unwrap();
         fixture.workspaces.holds_only_copy(&agent, None).await;
         fixture.workspaces.remove(&agent).await.unwrap();
         assert_eq!(sprung(&traps), [""; 0], "{kind:?}");

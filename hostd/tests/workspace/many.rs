@@ -26,6 +26,7 @@ async fn a_hundred_at_once_on_one_repository_all_work() {
                 branch: format!("phalanx/run-1/t-{n}"),
                 user: None,
                 kind,
+                prepared: None,
             };
             (agent.clone(), fixture.workspaces.prepare(&agent, &spec).await.unwrap())
         };

@@ -102,6 +102,7 @@ async fn a_bare_repository_serves_as_well() {
             branch: "phalanx/r/t".to_owned(),
             user: None,
             kind,
+            prepared: None,
         };
         let workspace = fixture.workspaces.prepare(&agent, &spec).await.unwrap();
         write(&workspace.path, "README", "changed\n");
@@ -128,7 +129,13 @@ async fn a_shallow_history_stays_readable_and_sha256_works() {
             let resolved = fixture.workspaces.resolve(&repo, None).await.unwrap();
             let agent = fixture.agent_dir(name);
             let branch = "phalanx/r/t".to_owned();
-            let spec = hostd::workspace::PrepareSpec { repo: Some(resolved), branch, user: None, kind };
+            let spec = hostd::workspace::PrepareSpec {
+                repo: Some(resolved),
+                branch,
+                user: None,
+                kind,
+                prepared: None,
+            };
             let workspace = fixture.workspaces.prepare(&agent, &spec).await.unwrap();
             assert_eq!(git(&workspace.path, &["log", "--oneline"]).lines().count(), 1);
             write(&workspace.path, "README", "changed\n");

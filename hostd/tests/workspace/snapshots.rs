@@ -95,6 +95,7 @@ async fn comes_back(kind: Wanted) {
             branch: "phalanx/run-1/b".into(),
             user: None,
             kind,
+            prepared: None,
         };
         let made = workspaces.prepare(&dir, &spec).await.unwrap();
         (dir, made)

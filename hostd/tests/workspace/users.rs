@@ -38,8 +38,11 @@ async fn files_belong_to_the_agents_user() {
         let dir = fixture.agent_dir("v");
         let base = fixture.resolved().await;
         let commit = collected.head_commit.unwrap();
-        let fresh =
-            fixture.workspaces.fresh_checkout(&dir, &base, &commit, Some((12345, 12346))).await.unwrap();
+        let fresh = fixture
+            .workspaces
+            .fresh_checkout(&dir, &base, &commit, Some((12345, 12346)), None)
+            .await
+            .unwrap();
         assert_eq!(fresh.path.join("x").metadata().unwrap().uid(), 12345);
     }
 }
@@ -53,7 +56,8 @@ async fn without_root_another_user_is_refused_and_clones_are_made() {
     let (_, workspace) = fixture.prepare("a", Wanted::Auto).await;
     assert_eq!(workspace.kind, Kind::Clone);
     assert!(fixture.workspaces.facts().overlay.is_err());
-    let spec = PrepareSpec { repo: None, branch: "b".to_owned(), user: Some((0, 0)), kind: Wanted::Auto };
+    let (branch, user) = ("b".to_owned(), Some((0, 0)));
+    let spec = PrepareSpec { repo: None, branch, user, kind: Wanted::Auto, prepared: None };
     let refused = fixture.workspaces.prepare(&fixture.agent_dir("b"), &spec).await;
     assert!(matches!(refused, Err(WorkspaceError::OtherUser { .. })), "{refused:?}");
 }

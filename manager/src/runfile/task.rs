@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::agent::{Blob, CommitMode, Environment, ResourceLimits};
+use protocol::agent::{Blob, CommitMode, Environment, Prepare, ResourceLimits};
 use protocol::ids::Name;
 use protocol::task::{Accept, FailureClass, Retries, TaskSpec};
 
@@ -29,6 +29,8 @@ pub const TASK: &[&str] = &[
     "depends_on",
     "after",
     "setup",
+    "prepare",
+    "prepare_timeout",
     "priority",
     "labels",
     "cpu",
@@ -52,6 +54,9 @@ const RETRIES: &[&str] = &["max", "backoff", "jitter", "on"];
 
 /// Between the request to end and the kill, where nothing else is said.
 pub const GRACE_MS: u64 = 10_000;
+
+/// For all that is prepared in a base together, where nothing else is said.
+const PREPARE_MS: u64 = 30 * 60 * 1000;
 
 /// A task that is right in itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +104,7 @@ impl Reader<'_> {
         let after = names(&mut fields, "after");
         let base_from = base_from(&mut fields, &depends_on, repo.is_some());
         let setup = fields.programs("setup");
+        let prepare = prepare(&mut fields, repo.is_some());
         let limits = limits(&mut fields);
         let spec = TaskSpec {
             name: parsed_name.ok()?,
@@ -111,6 +117,7 @@ impl Reader<'_> {
             after,
             base_from,
             setup,
+            prepare,
             priority: fields.whole("priority").unwrap_or_default(),
             labels: fields.pairs("labels"),
             limits,
@@ -273,6 +280,23 @@ fn base_from(fields: &mut Fields<'_>, depends_on: &[Name], has_repo: bool) -> Op
         Err(error) => fields.complain(at, format!("base_from: {error}")),
     }
     None
+}
+
+/// What all checkouts of the base shall find in it.
+fn prepare(fields: &mut Fields<'_>, has_repo: bool) -> Option<Box<Prepare>> {
+    let programs = fields.programs("prepare");
+    let timeout_ms = positive(fields, "prepare_timeout");
+    if fields.get("prepare").is_some() && !has_repo {
+        fields.complain(
+            fields.place("prepare"),
+            "prepare needs a repo: it is run in the base of its checkouts",
+        );
+    }
+    if timeout_ms.is_some() && fields.get("prepare").is_none() {
+        fields.complain(fields.place("prepare_timeout"), "prepare_timeout is given without prepare");
+    }
+    let timeout_ms = timeout_ms.unwrap_or(PREPARE_MS);
+    (!programs.is_empty()).then(|| Box::new(Prepare { programs, timeout_ms }))
 }
 
 fn limits(fields: &mut Fields<'_>) -> ResourceLimits {

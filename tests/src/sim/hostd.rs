@@ -213,7 +213,8 @@ impl World {
             Effect::Freeze(agent) => job(self, 1, 300, Job::Freeze(agent, true)),
             Effect::Thaw(agent) => job(self, 1, 300, Job::Freeze(agent, false)),
             Effect::SetLimits(agent) => job(self, 1, 300, Job::SetLimits(agent)),
-            Effect::Rename(_) => {}
+            // Its machines have nothing to prepare.
+            Effect::Rename(_) | Effect::CallOff(_) => {}
             Effect::Terminate(agent) => job(self, 1, 50, Job::Terminate(agent)),
             Effect::Kill(agent) => job(self, 1, 50, Job::Kill(agent)),
             Effect::Collect(agent) => job(self, 10, 400, Job::Collect(agent)),
@@ -413,7 +414,8 @@ fn agent_of(effect: &Effect) -> Option<AgentId> {
     match effect {
         Effect::Save(record) => Some(record.agent),
         Effect::SaveFencing(_) => None,
-        Effect::Terminate(agent)
+        Effect::CallOff(agent)
+        | Effect::Terminate(agent)
         | Effect::Kill(agent)
         | Effect::Freeze(agent)
         | Effect::Thaw(agent)

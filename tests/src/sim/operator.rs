@@ -128,6 +128,7 @@ impl World {
             result_ref: None,
             near: None,
             snapshot: None,
+            prepare: None,
         });
         let program = Plan::program(work_ms, ok_from, 1, self.dice.percent(20), leaves_ms);
         let spec = AgentSpec {
@@ -178,6 +179,7 @@ impl World {
             base_from: None,
             setup: Vec::new(),
             priority: 0,
+            prepare: None,
             labels: Default::default(),
             limits: ResourceLimits::default(),
             grace_ms: 2_000,

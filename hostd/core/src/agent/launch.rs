@@ -50,7 +50,7 @@ impl Agent {
         record.collected = None;
         let (agent, launch) = (record.agent, record.launch);
         self.stage = Stage::Creating;
-        (self.started, self.ready) = (false, false);
+        (self.started, self.is_preparing, self.ready) = (false, false, false);
         self.facts = StartFacts { workspace: self.facts.workspace.take(), ..StartFacts::default() };
         self.session = None;
         self.usage = Default::default();

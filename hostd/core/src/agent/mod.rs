@@ -69,6 +69,8 @@ pub struct Agent {
     pub stage: Stage,
     pub facts: StartFacts,
     pub started: bool,
+    /// Its start waits for its base.
+    pub is_preparing: bool,
     pub ready: bool,
     seen: Seen,
     pub session: Option<SessionFacts>,
@@ -103,6 +105,7 @@ impl Agent {
             stage: Stage::Creating,
             facts: StartFacts::default(),
             started: false,
+            is_preparing: false,
             ready: false,
             seen: Seen::default(),
             session: None,
@@ -271,19 +274,29 @@ impl Agent {
                 self.kill_at = Some(now.after_ms(grace_ms));
                 vec![Effect::Terminate(self.record.agent)]
             }
-            // The start is on its way: its outcome comes, and the stop follows it.
+            // The start is on its way: its outcome comes, and the stop follows it. A base may take long.
             Stage::Creating => {
                 self.record.stop_requested = true;
-                Vec::new()
+                self.call_off()
             }
             Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed => Vec::new(),
         }
+    }
+
+    pub fn preparing(&mut self) -> Vec<Effect> {
+        self.is_preparing = self.stage == Stage::Creating;
+        if self.record.stop_requested { self.call_off() } else { Vec::new() }
+    }
+
+    fn call_off(&self) -> Vec<Effect> {
+        if self.is_preparing { vec![Effect::CallOff(self.record.agent)] } else { Vec::new() }
     }
 
     pub fn started(&mut self, now: Timestamp, facts: StartFacts) -> Vec<Effect> {
         match self.stage {
             Stage::Creating => {
                 self.stage = Stage::Running;
+                self.is_preparing = false;
                 self.set_facts(facts);
                 self.ready = !self.waits_for_ready();
                 self.start_lease(now.after_ms(self.lease_pace_ms()));
@@ -301,15 +314,14 @@ impl Agent {
     pub fn start_failed(&mut self, now: Timestamp, step: StartStep, detail: String) -> Vec<Effect> {
         match self.stage {
             Stage::Creating => {
-                let end = End {
-                    cause: EndCause::StartFailed,
-                    code: None,
-                    signal: None,
-                    step: Some(step),
-                    detail,
-                    at: now,
+                self.is_preparing = false;
+                // Called off while its base was prepared: as asked.
+                let (cause, step) = if self.record.stop_requested && step == StartStep::Prepare {
+                    (EndCause::Requested, None)
+                } else {
+                    (EndCause::StartFailed, Some(step))
                 };
-                self.end_without_work(end)
+                self.end_without_work(End { cause, code: None, signal: None, step, detail, at: now })
             }
             Stage::Running
             | Stage::Draining

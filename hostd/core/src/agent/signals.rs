@@ -126,6 +126,9 @@ impl Agent {
 
     /// The same in words, for people.
     pub(crate) fn phase_words(&self) -> String {
+        if self.is_preparing && self.stage == Stage::Creating {
+            return "preparing its base".to_owned();
+        }
         match (self.phase_reason(), self.dialog()) {
             (Some(PhaseReason::Question), Some(dialog)) => format!("it asks: {}", dialog.text),
             (Some(PhaseReason::TurnDone), _) => "it is at its prompt".to_owned(),

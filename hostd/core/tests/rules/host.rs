@@ -41,6 +41,7 @@ pub(crate) fn spec() -> AgentSpec {
             result_ref: None,
             near: None,
             snapshot: None,
+            prepare: None,
         }),
         ..plain_spec()
     }
@@ -203,6 +204,7 @@ pub(crate) fn kinds(effects: &[Effect]) -> Vec<&'static str> {
             Effect::Thaw(_) => "thaw",
             Effect::SetLimits(_) => "set-limits",
             Effect::Rename(_) => "rename",
+            Effect::CallOff(_) => "call-off",
             Effect::Terminate(_) => "terminate",
             Effect::Kill(_) => "kill",
             Effect::Collect(_) => "collect",

@@ -9,6 +9,7 @@ mod host;
 mod life;
 #[cfg(test)]
 mod messages;
+mod preparing;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
                 agent, kind, generation, fencing, flaw, grace_ms, form,
             }
         ),
-        10 => (0..3_u64, 0..21_u8, 0..4_u8)
+        10 => (0..3_u64, 0..22_u8, 0..4_u8)
             .prop_map(|(agent, kind, detail)| Step::Outcome { agent, kind, detail }),
         3 => (0..40_000_u64).prop_map(|ms| Step::Pass { ms }),
         1 => prop::collection::vec(0..7_u8, 3).prop_map(|found| Step::Restart { found }),
@@ -209,7 +209,7 @@ impl Watched {
             Effect::Thaw(agent) | Effect::SetLimits(agent) | Effect::Rename(agent) => {
                 self.is_saved(*agent)?
             }
-            Effect::Terminate(agent) => {
+            Effect::CallOff(agent) | Effect::Terminate(agent) => {
                 self.is_saved(*agent)?;
                 prop_assert!(self.record(*agent).stop_requested);
             }
@@ -324,6 +324,7 @@ fn outcome((agent, launch): (AgentId, u32), kind: u8, detail: u8, now: Timestamp
             };
             Input::Signalled { agent, activity, evidence: Evidence::Screen }
         }
+        20 => Input::Preparing { agent },
         _ => Input::Disk { used_percent: if detail == 0 { 99 } else { 10 } },
     }
 }

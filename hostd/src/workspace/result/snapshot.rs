@@ -54,6 +54,7 @@ impl View {
         scratch.take_shallow(repository)?;
         // The person's, never the agent's own: an agent must not be able to hide work.
         scratch.take_excludes(&repository.common_dir)?;
+        scratch.exclude(&manifest.prepared)?;
         let at_base = manifest.base_commit.as_ref() == Some(&found.head);
         let head_tree = manifest.base_tree.clone().filter(|_| at_base);
         let view = Self { scratch, head: found.head.clone(), head_tree };

@@ -238,6 +238,15 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
         Some(name) if !spec.depends_on.contains(name) => {
             fields.wrong("base_from", format_args!("{name:?} is not one of depends_on"));
         }
+    if let Some(prepare) = &spec.prepare {
+        prepare.programs.iter().for_each(|program| fields.program("prepare", program));
+        if prepare.programs.is_empty() || spec.repo.is_none() {
+            fields.wrong("prepare", "it needs commands, and a repo in whose base they are run");
+        }
+        if prepare.timeout_ms == 0 {
+            fields.wrong("prepare_timeout", "with 0 nothing would ever be prepared");
+        }
+    }
         Some(_) | None => {}
     }
     for program in &spec.verify {

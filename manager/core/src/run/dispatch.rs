@@ -173,6 +173,7 @@ impl Core {
                 near: None,
                 snapshot: None,
             }),
+                prepare: task.prepare.clone(),
             (Some(_) | None, Some(_) | None) => None,
         };
         let feedback = match &record.feedback {

@@ -56,6 +56,14 @@ impl Core {
         parent.and_then(commit_of).or_else(|| record.spec.base_commit.clone())
     }
 
+    /// Where a checkout of its work costs least. What was prepared is found with the commit that it was prepared for.
+    pub(super) fn near_of(&self, record: &TaskRecord) -> Option<String> {
+        match &record.spec.prepare {
+            Some(_) => self.base_of(record),
+            None => record.spec.base_commit.clone(),
+        }
+    }
+
     fn task_named(&self, of: &TaskRecord, name: &Name) -> Option<&TaskRecord> {
         let id = self.work.run(of.run)?.names.get(name)?;
         self.work.task(*id).map(|task| &task.record)

@@ -65,6 +65,7 @@ pub(super) fn task_spec(name: &str) -> TaskSpec {
         result: None,
         outputs: Vec::new(),
         commit: CommitMode::Agent,
+        prepare: None,
         user: None,
         has_environment: false,
         ready_text: None,

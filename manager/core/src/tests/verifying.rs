@@ -1,6 +1,6 @@
 //! Verification of recorded commits.
 
-use protocol::agent::{EndCause, Role};
+use protocol::agent::{EndCause, Prepare, Role};
 use protocol::api::Reply;
 use protocol::ids::RunId;
 use protocol::order::Answer;
@@ -33,6 +33,31 @@ fn the_recorded_commit_is_verified_in_a_fresh_checkout_by_an_agent_of_its_own() 
     let task = world.task(run, "a");
     assert_eq!((task.state, task.unverified), (TaskState::Accepted, false));
     assert_eq!(world.standing(check), Standing::Gone);
+}
+
+#[test]
+fn what_was_prepared_for_an_attempt_is_there_for_its_verification() {
+    let mut world = World::new();
+    let programs = vec![vec![String::from("npm"), String::from("ci")]];
+    let prepare = Some(Box::new(Prepare { programs, timeout_ms: 60_000 }));
+    let parent = verified("p");
+    let mut child = verified("c");
+    child.depends_on = vec![parent.name.clone()];
+    child.base_from = Some(parent.name.clone());
+    child.prepare.clone_from(&prepare);
+    let run = world.submit(run_spec("r"), vec![parent, child]).unwrap();
+    for _ in 0..2 {
+        let agent = world.at_work(run, "p");
+        world.exit(agent, 0);
+    }
+    let attempt = world.at_work(run, "c");
+    let begun = world.program(attempt).spec.checkout.clone().unwrap();
+    assert_eq!((begun.prepare.as_ref(), begun.commit.as_str()), (prepare.as_ref(), WORK));
+    world.exit(attempt, 0);
+    let check = world.at_work(run, "c");
+    let checked = world.program(check).spec.checkout.clone().unwrap();
+    assert_eq!(checked.prepare, prepare);
+    assert_eq!(checked.near, Some(begun.commit), "the base that was prepared, not the first one of all");
 }
 
 #[test]

@@ -186,6 +186,7 @@ fn checkout(
         result_ref: Some(format!("refs/phalanx/adhoc/{leaf}")),
         near: None,
         snapshot: None,
+        prepare: None,
     })
 }
 

@@ -193,6 +193,7 @@ fn checkout(source: &AgentView, name: &protocol::ids::Name, taken: Snapshot) -> 
         result_ref: Some(format!("refs/phalanx/adhoc/{leaf}")),
         near: None,
         snapshot: Some(taken.commit),
+        prepare: None,
     })
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn spec() -> AgentSpec {
             result_ref: Some(text("refs/phalanx/r/t/2")),
             near: Some(text(COMMIT)),
             snapshot: None,
+            prepare: None,
         }),
         commit: CommitMode::Auto,
         has_environment: true,
@@ -191,6 +192,12 @@ pub(crate) fn cloned_spec() -> AgentSpec {
     AgentSpec { checkout, ..spec() }
 }
 
+/// One whose base is prepared first.
+fn preparing_spec() -> AgentSpec {
+    let prepare = Some(super::tasks::prepare());
+    AgentSpec { checkout: spec().checkout.map(|checkout| Checkout { prepare, ..checkout }), ..spec() }
+}
+
 pub(crate) fn unmet() -> Vec<Unmet> {
     let why = text("it holds 300 MiB of memory");
     vec![Unmet { what: text("limits"), why }, Unmet { what: text("frozen"), why: String::new() }]
@@ -235,6 +242,7 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("agent-spec-inputs", AgentSpec { inputs: Some(blob()), ..least_spec() }),
         Sample::of("agent-spec-changed", changed_spec()),
         Sample::of("agent-spec-cloned", cloned_spec()),
+        Sample::of("agent-spec-preparing", preparing_spec()),
         Sample::of("report-changed", changed_report()),
         Sample::of("end", end()),
         Sample::of("environment", environment()),

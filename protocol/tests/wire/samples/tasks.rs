@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::agent::{CommitMode, ResourceLimits};
+use protocol::agent::{CommitMode, Prepare, ResourceLimits};
 use protocol::task::{
     Accept, Attempt, Decision, Failure, FailureClass, Retries, RunSpec, RunView, SubmitTask, TaskSpec,
     TaskState, TaskView, Verdict, Verification, Waiting,
@@ -34,6 +34,7 @@ pub(crate) fn task_spec() -> TaskSpec {
         base_from: None,
         setup: Vec::new(),
         priority: -3,
+        prepare: None,
         labels: BTreeMap::from([(text("kind"), text("bug"))]),
         limits: limits(),
         grace_ms: 5_000,
@@ -71,6 +72,7 @@ pub(crate) fn least_task_spec() -> TaskSpec {
         base_from: None,
         setup: Vec::new(),
         priority: 0,
+        prepare: None,
         labels: BTreeMap::new(),
         limits: ResourceLimits::default(),
         grace_ms: 10_000,
@@ -163,10 +165,15 @@ fn building() -> TaskSpec {
         base_from: Some("first".parse().unwrap()),
         setup: vec![vec![text("make"), text("deps")]],
         ..least_task_spec()
+        prepare: None,
     }
 }
 
 pub(crate) fn all() -> Vec<Sample> {
+pub(crate) fn prepare() -> Box<Prepare> {
+    Box::new(Prepare { programs: vec![vec![text("npm"), text("ci")]], timeout_ms: 1_800_000 })
+}
+
     let reviewed = TaskView { decisions: vec![decision()], ..task_view() };
     let waits = [
         ("turn", Waiting::Turn { ahead: 12 }),
@@ -197,6 +204,7 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("task-spec-least", least_task_spec()),
         Sample::of("submit-task", SubmitTask { spec: task_spec(), environment: environment() }),
         Sample::of("task-view", task_view()),
+        Sample::of("task-spec-preparing", TaskSpec { prepare: Some(prepare()), ..least_task_spec() }),
         Sample::of("task-view-least", least_view),
         Sample::of("task-view-reviewed", reviewed),
         Sample::of("run-view", run_view()),

@@ -1,7 +1,12 @@
 //! Immutable bases: one checkout per repository, commit and owner, the lower layer of overlays.
 //! Made once whoever asks first, in a folder that is renamed into place when whole, and checked
 //! against its own index when a new hostd first uses it (a power cut may have emptied files).
-//! Leaves to others: mounting, and everything that an agent does above it.
+//! `prepared` makes those in which programs were run. Leaves to others: mounting, and everything that an agent does above it.
+
+mod prepared;
+
+pub use prepared::{Bench, Preparation, PreparedBase, Run, RunError, left_over};
+pub(crate) use prepared::{commit_in, copy_extra, exclude};
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -15,15 +20,28 @@ use super::error::{At, Error, Result};
 use super::git::{Git, User};
 use super::manifest::{self, Folders, Manifest};
 use super::refs;
+use super::remove;
 use super::repository::{self, Repository};
 
 /// A base that is whole. While one is held, the base is not dropped.
 #[derive(Debug)]
 pub(crate) struct Base {
-    /// Below the folder of bases: `<repository key>/<commit>[-<uid>-<gid>]`.
+    /// Below the folder of bases: `<repository key>/<commit>[-<uid>-<gid>][+<what was prepared>]`.
     pub(crate) name: PathBuf,
     pub(crate) tree: PathBuf,
     pub(crate) warnings: Vec<String>,
+    pub(crate) extra: Extra,
+}
+
+/// What a base holds beyond its commit, as the programs that prepared it left it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Extra {
+    /// Relative paths that git does not track; of a folder that is new as a whole only its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The same, as lines of `info/exclude`: base, and never work of an agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) excludes: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,6 +50,8 @@ struct Facts {
     repository: Repository,
     commit: String,
     warnings: Vec<String>,
+    #[serde(default, flatten)]
+    extra: Extra,
 }
 
 /// A base, or what is left of one, that no workspace lies on.
@@ -58,7 +78,12 @@ type Once<T> = Arc<OnceCell<Arc<T>>>;
 #[derive(Debug)]
 pub(crate) struct Bases {
     folder: PathBuf,
+    /// Where programs prepare a base before it is one.
+    preparing: PathBuf,
+    /// Tells equal preparations from others, and tells nothing of the values that they depend on.
+    salt: [u8; 32],
     cells: Mutex<HashMap<PathBuf, Once<Base>>>,
+    flights: prepared::Flights,
     lent: Mutex<HashMap<(PathBuf, String), Once<Lent>>>,
 }
 
@@ -73,10 +98,13 @@ impl Bases {
         // Agents see a base only through a mount, which needs no way to it.
         let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(&folder, closed).at("closed", &folder)?;
-        let bases = Self { folder, cells: Mutex::default(), lent: Mutex::default() };
+        let preparing = prepared::open(state)?;
+        let salt = prepared::salt(&folder)?;
+        let (cells, lent) = (Mutex::default(), Mutex::default());
+        let bases = Self { folder, preparing, salt, cells, flights: prepared::Flights::default(), lent };
         for path in bases.folders()? {
             if file_name(&path).starts_with(UNFINISHED) {
-                std::fs::remove_dir_all(&path).at("removed", &path)?;
+                remove::remove_tree(&path)?;
             }
         }
         Ok(bases)
@@ -113,8 +141,7 @@ impl Bases {
         commit: &str,
         owner: Option<User>,
     ) -> Result<Arc<Base>> {
-        let owned = owner.map(|(uid, gid)| format!("-{uid}-{gid}")).unwrap_or_default();
-        let name = Path::new(&repository::key(repository)).join(format!("{commit}{owned}"));
+        let name = name_of(repository, commit, owner);
         let cell = self.cell(&name)?;
         let base = cell.get_or_try_init(|| self.find_or_make(git, repository, commit, owner, &name)).await?;
         Ok(Arc::clone(base))
@@ -133,7 +160,7 @@ impl Bases {
         let lent = self.lend(git, repository, commit).await?;
         if let Some(facts) = read_facts(&path)? {
             if is_whole(git, &tree, commit).await {
-                return Ok(Arc::new(Base { name: name.to_path_buf(), tree, warnings: facts.warnings }));
+                return Ok(Arc::new(Base::of(name, tree, facts)));
             }
             tracing::warn!(base = %path.display(), "base is damaged and is made again");
         }
@@ -145,17 +172,18 @@ impl Bases {
             std::fs::create_dir(&top).at("made", &top)?;
             let fill = Fill { owner, lent: &lent, warm: true };
             let warnings = checkout::make(git, repository, commit, &top, &fill).await?;
-            let facts =
-                Facts { version: 1, repository: repository.clone(), commit: commit.to_owned(), warnings };
-            let text = serde_json::to_vec(&facts)
-                .map_err(|error| Error::BadManifest { path: path.clone(), detail: error.to_string() })?;
-            let file = new.join(FACTS);
-            std::fs::write(&file, text).at("written", &file)?;
-            std::fs::rename(&new, &path).at("renamed", &path)?;
-            Ok(facts.warnings)
+            let facts = Facts {
+                version: 1,
+                repository: repository.clone(),
+                commit: commit.to_owned(),
+                warnings,
+                extra: Extra::default(),
+            };
+            finish(&new, &path, &facts)?;
+            Ok(facts)
         };
         match made.await {
-            Ok(warnings) => Ok(Arc::new(Base { name: name.to_path_buf(), tree, warnings })),
+            Ok(facts) => Ok(Arc::new(Base::of(name, tree, facts))),
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&new);
                 Err(error)
@@ -226,7 +254,7 @@ impl Bases {
         let gone = checkout::unique(parent, UNFINISHED)?;
         std::fs::rename(&base.path, &gone).at("moved aside", &base.path)?;
         let path = gone.clone();
-        super::blocking("remove a base", move || std::fs::remove_dir_all(&path).at("removed", &path)).await?;
+        super::blocking("remove a base", move || remove::remove_tree(&path)).await?;
         let (Some(commit), Some(repository)) = (&base.commit, &base.repository) else { return Ok(()) };
         let other_base = self
             .folders()?
@@ -258,6 +286,27 @@ impl Bases {
         lent.remove(&key);
         Ok(true)
     }
+}
+
+impl Base {
+    fn of(name: &Path, tree: PathBuf, facts: Facts) -> Self {
+        Self { name: name.to_path_buf(), tree, warnings: facts.warnings, extra: facts.extra }
+    }
+}
+
+/// The name of the base of a bare commit.
+fn name_of(repository: &Repository, commit: &str, owner: Option<User>) -> PathBuf {
+    let owned = owner.map(|(uid, gid)| format!("-{uid}-{gid}")).unwrap_or_default();
+    Path::new(&repository::key(repository)).join(format!("{commit}{owned}"))
+}
+
+/// Gives a whole base its name.
+fn finish(new: &Path, path: &Path, facts: &Facts) -> Result<()> {
+    let text = serde_json::to_vec(facts)
+        .map_err(|error| Error::BadManifest { path: path.to_path_buf(), detail: error.to_string() })?;
+    let file = new.join(FACTS);
+    std::fs::write(&file, text).at("written", &file)?;
+    std::fs::rename(new, path).at("renamed", path)
 }
 
 fn keeping_ref(commit: &str) -> String {

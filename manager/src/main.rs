@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use manager::cli::{self, Hooks};
+use manager::config::Settings;
 use manager::daemon;
 use manager::embedded::Layout;
 use manager::embedded::supervisor::{self, component};
@@ -44,8 +45,13 @@ fn manage(layout: &Layout) -> ExitCode {
 }
 
 fn manage_now(layout: &Layout) -> Result<(), Box<dyn std::error::Error>> {
-    let options =
-        daemon::Options { layout: layout.clone(), supervise: Some(supervise_command()?), host_cap: None };
+    let settings = Settings::of_daemons().unwrap_or_else(|wrong| {
+        tracing::error!(%wrong, "the settings are wrong: there are no caps of labels");
+        Settings::default()
+    });
+    let label_caps = settings.label_caps();
+    let (layout, supervise) = (layout.clone(), Some(supervise_command()?));
+    let options = daemon::Options { layout, supervise, host_cap: None, label_caps };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -130,6 +130,7 @@ fn run(tasks: &[TaskView]) -> RunView {
             name: "nightly".parse().unwrap(),
             max_parallel: Some(8),
             labels: BTreeMap::new(),
+            caps: BTreeMap::new(),
             open: false,
         },
         submitted_at: Timestamp(START),

@@ -157,6 +157,61 @@ fn each_mistake_is_named_with_its_place_and_the_remedy() {
 }
 
 #[test]
+fn caps_are_of_labels_and_whole_numbers() {
+    let plan = yaml("caps: {team=infra: 3, gpu: 1}\ntasks: [{command: x}]\n").unwrap();
+    let caps: Vec<_> = plan.caps.iter().map(|(label, most)| (label.as_str(), *most)).collect();
+    assert_eq!(caps, [("gpu", 1), ("team=infra", 3)]);
+    for (text, expected) in [
+        ("caps: {gpu: 0}\ntasks: [{command: x}]\n", "with 0 nothing"),
+        ("caps: {gpu: many}\ntasks: [{command: x}]\n", "\"many\" is not a whole number"),
+        ("caps: {'=x': 1}\ntasks: [{command: x}]\n", "is no label"),
+        ("caps: 3\ntasks: [{command: x}]\n", "caps must be a map"),
+    ] {
+        let said = refused(text);
+        assert!(said.contains(expected) && said.starts_with("t.yaml:1"), "{text}\n  said: {said}");
+    }
+}
+
+#[test]
+fn a_program_for_people_is_a_command_and_no_yes_or_no() {
+    let profile = |interactive: &str| {
+        yaml(&format!(
+            "profiles: {{p: {{command: x, interactive: {interactive}}}}}\ntasks: [{{profile: p, prompt: y}}]\n"
+        ))
+    };
+    assert!(profile("[x, --chat]").is_ok());
+    for word in ["true", "false"] {
+        let said = profile(word).unwrap_err().to_string();
+        assert!(said.contains("interactive must be the command") && said.contains(word), "{said}");
+    }
+    assert!(profile("'true'").is_ok(), "in quotes it is the program of that name");
+}
+
+#[test]
+fn a_base_is_prepared_within_a_limit_of_its_own() {
+    let text = "
+defaults: {repo: lib, prepare: [npm ci, [make, deps]]}
+tasks:
+  - {name: one, command: x}
+  - {name: two, command: x, prepare: pip install -t deps ., prepare_timeout: 5m}
+";
+    let plan = yaml(text).unwrap();
+    let prepares: Vec<_> = plan.tasks.iter().map(|task| task.spec.prepare.clone().unwrap()).collect();
+    assert_eq!(prepares[0].programs, [vec!["sh", "-c", "npm ci"], vec!["make", "deps"]]);
+    assert_eq!(prepares[0].timeout_ms, 1_800_000);
+    assert_eq!(prepares[1].programs, [["sh", "-c", "pip install -t deps ."]]);
+    assert_eq!(prepares[1].timeout_ms, 300_000);
+    for (text, expected) in [
+        ("tasks: [{command: x, prepare: y}]\n", "prepare needs a repo"),
+        ("tasks: [{command: x, repo: r, prepare_timeout: 5m}]\n", "prepare_timeout is given without prepare"),
+        ("tasks: [{command: x, repo: r, prepare: y, prepare_timeout: 0s}]\n", "must be longer than 0"),
+    ] {
+        let said = refused(text);
+        assert!(said.contains(expected), "{text}\n  said: {said}");
+    }
+}
+
+#[test]
 fn a_task_may_build_on_another_and_one_may_come_after_all() {
     let text = "
 defaults: {repo: lib}

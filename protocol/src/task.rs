@@ -20,6 +20,9 @@ pub struct RunSpec {
     pub max_parallel: Option<u32>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Tasks with a label (`KEY=VALUE`, or `KEY` for any value) that may be live at once.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub caps: BTreeMap<String, u32>,
     /// Tasks may still be added: it does not end before it is closed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub open: bool,
@@ -60,12 +63,12 @@ pub struct TaskSpec {
     /// attempt with its code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<Vec<String>>,
-    /// Higher goes first.
-    #[serde(default)]
-    pub priority: i32,
     /// Run once per host and base, before anybody starts from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<Box<Prepare>>,
+    /// Higher goes first.
+    #[serde(default)]
+    pub priority: i32,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Enforced on the agent; memory and cpu also count in placement.
@@ -211,6 +214,12 @@ pub enum Waiting {
     },
     HostCap {
         cap: u32,
+    },
+    /// So many with this label are live: in its run, or in the whole installation.
+    LabelCap {
+        label: String,
+        cap: u32,
+        of_run: bool,
     },
     NoHost,
     /// No host has so much unpromised memory.

@@ -1,6 +1,8 @@
 //! What the shell tells the core once: the term it leads in, caps, paces and limits. Whoever reads a file or a flag
 //! for them is the shell.
 
+use std::collections::BTreeMap;
+
 use protocol::ids::Fencing;
 
 /// How a host is chosen among those with room.
@@ -24,6 +26,8 @@ pub struct Config {
     pub strategy: Strategy,
     /// Agents that may be live on one host at once; `None` for no cap.
     pub host_cap: Option<u32>,
+    /// Tasks with a label (`KEY=VALUE`, or `KEY` for any value) that may be live at once.
+    pub label_caps: BTreeMap<String, u32>,
     /// A host that was not heard for so long is late.
     pub late_after_ms: u64,
     /// … and lost after this. Lost says nothing about its agents.
@@ -64,6 +68,7 @@ impl Config {
             fencing,
             strategy: Strategy::LeastLoaded,
             host_cap: None,
+            label_caps: BTreeMap::new(),
             late_after_ms: 6_000,
             lost_after_ms: 15_000,
             order_expires_ms: 30_000,

@@ -15,6 +15,7 @@ use crate::message::Messages;
 use crate::outbox::Outbox;
 use crate::record::{self, StoredRecord};
 use crate::run::Work;
+use crate::run::caps::Caps;
 use crate::timers::{Timer, Timers};
 
 /// What an input touched and has not been looked at yet. Empty between calls, but for what was just loaded.
@@ -43,10 +44,11 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn empty(config: Config, loaded_at: Timestamp) -> Self {
+        let caps = Caps::new(config.label_caps.clone());
         Self {
             config,
             fleet: Fleet::default(),
-            work: Work::default(),
+            work: Work::within(caps),
             messages: Messages::default(),
             requests: Requests::default(),
             timers: Timers::default(),

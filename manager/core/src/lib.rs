@@ -39,6 +39,7 @@ pub use engine::Core;
 pub use input::Input;
 pub use merge::{MergeRecord, MergeStep, Recheck, Red};
 pub use record::{Quarantined, StoredRecord};
+pub use run::caps::{Caps, check as check_cap};
 pub use run::placement::{Depth, Placement, Plan, Room, RunLoad, plan};
 pub use run::queue::{Demand, Queue, Ready};
 pub use view::{Following, RowCursor, RowLog, RowNews, Selection, ShellFacts, ToCompare};

@@ -78,6 +78,13 @@ pub const DISK_SHARE: Key = Key {
     layers: DAEMON,
     about: "share of the disk above which this host takes no new agent; counts from the next phalanx up",
 };
+pub const LABEL_CAPS: Key = Key {
+    name: "limits.labels",
+    kind: Kind::Caps,
+    default: "none",
+    layers: DAEMON,
+    about: "tasks with a label that may be live at once, of all runs together; counts from the next phalanx up",
+};
 pub const RETAIN_ARCHIVE: Key = Key {
     name: "retention.archive",
     kind: Kind::Count,
@@ -109,6 +116,7 @@ pub const KEYS: &[&Key] = &[
     &MAX_PARALLEL,
     &OUTPUT,
     &DISK_SHARE,
+    &LABEL_CAPS,
     &RETAIN_ARCHIVE,
     &RETAIN_TRANSCRIPTS,
     &RETAIN_AGENTS,

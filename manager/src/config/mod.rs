@@ -141,6 +141,11 @@ impl Settings {
         self.text(key).and_then(|text| crate::runfile::units::share_percent(text).ok())
     }
 
+    /// Caps by label; none where there are none.
+    pub fn label_caps(&self) -> BTreeMap<String, u32> {
+        self.text(&key::LABEL_CAPS).and_then(|text| value::caps(text).ok()).unwrap_or_default()
+    }
+
     /// Every profile by its name.
     pub fn profiles(&self) -> BTreeMap<String, Profile> {
         self.profiles.iter().map(|(name, named)| (name.clone(), named.profile.clone())).collect()

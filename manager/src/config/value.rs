@@ -1,5 +1,6 @@
 //! What values may be. Pure; which key was wrong is the caller's to say.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::cli::output::format::OutputFormat;
@@ -22,7 +23,28 @@ pub enum Kind {
     Count,
     /// Above 0 up to 100 %.
     Share,
+    /// `LABEL: N, LABEL: N`, or `none`.
+    Caps,
     Output,
+}
+
+/// Reads `gpu: 1, team=infra: 3`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn caps(text: &str) -> Result<BTreeMap<String, u32>, String> {
+    let mut caps = BTreeMap::new();
+    for part in text.split(',').map(str::trim) {
+        let (label, most) =
+            part.rsplit_once(':').ok_or_else(|| format!("{part:?} is not LABEL: N, such as gpu: 1"))?;
+        let (label, most) = (label.trim(), most.trim());
+        let most = most.parse().map_err(|_| format!("{label}: {most:?} is not a whole number that fits"))?;
+        manager_core::check_cap(label, most)?;
+        if caps.insert(label.to_owned(), most).is_some() {
+            return Err(format!("{label} is given twice"));
+        }
+    }
+    Ok(caps)
 }
 
 impl Kind {
@@ -37,6 +59,7 @@ impl Kind {
             Self::Cores => "cores such as 1.5, or none",
             Self::Count => "a whole number, or none",
             Self::Share => "a share such as 85%",
+            Self::Caps => "labels with their caps, such as 'gpu: 1, team=infra: 3', or none",
             Self::Output => "table, wide, json, jsonl, name or template='...'",
         }
     }
@@ -47,7 +70,7 @@ impl Kind {
     /// What is wrong, without the key.
     pub fn check(self, text: &str) -> Result<(), String> {
         let none = match self {
-            Self::TimeLimit | Self::Memory | Self::Cores | Self::Count => Some("none"),
+            Self::TimeLimit | Self::Memory | Self::Cores | Self::Count | Self::Caps => Some("none"),
             Self::Retention => Some("never"),
             Self::Duration | Self::Share | Self::Output => None,
         };
@@ -81,6 +104,7 @@ impl Kind {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             },
+            Self::Caps => caps(text).map(|_| ()).map_err(or_none),
             Self::Output => OutputFormat::from_str(text).map(|_| ()),
         }
     }
@@ -106,6 +130,11 @@ mod tests {
             (Kind::Cores, &["1.5", "none"], &["0", "-1", "all"]),
             (Kind::Count, &["1", "none"], &["0", "-1", "1.5", "99999999999"]),
             (Kind::Share, &["85%", "0.85", "100%"], &["0", "101%", "none"]),
+            (
+                Kind::Caps,
+                &["gpu: 1", "team=infra:3, gpu:1", "none"],
+                &["gpu", "gpu: 0", "=a: 1", "a:1,a:2", ""],
+            ),
             (Kind::Output, &["json", "template={{ name }}"], &["xml", ""]),
         ];
         for (kind, right, wrong) in table {

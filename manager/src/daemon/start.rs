@@ -1,5 +1,6 @@
 //! The life of the daemon: what is opened in which order, and how it ends.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct Options {
     pub supervise: Option<Vec<OsString>>,
     /// Agents that may be live on one host at once.
     pub host_cap: Option<u32>,
+    /// Tasks with a label that may be live at once.
+    pub label_caps: BTreeMap<String, u32>,
 }
 
 /// Runs the manager until `shutdown` resolves, then ends in good order.
@@ -79,6 +82,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
 
     let mut core_config = Config::new(fencing);
     core_config.host_cap = options.host_cap;
+    core_config.label_caps.clone_from(&options.label_caps);
     let (record_count, report_count) = (records.len(), snapshot.reports.len());
     let (core, aside) = Core::load(core_config, records, clock.now());
     for bad in aside {

@@ -68,6 +68,7 @@ pub struct Plan {
     pub name: Option<Name>,
     pub max_parallel: Option<u32>,
     pub labels: BTreeMap<String, String>,
+    pub caps: BTreeMap<String, u32>,
     pub tasks: Vec<PlannedTask>,
 }
 
@@ -116,13 +117,25 @@ pub fn parse(source: &Source, options: &Options) -> Result<Plan, Problems> {
     let name = document.name.and_then(|(at, name)| {
         name.parse::<Name>().map_err(|error| problems.add(at, format!("name: {error}"))).ok()
     });
-    let plan = Plan { name, max_parallel: document.max_parallel, labels: document.labels, tasks };
+    let plan = Plan {
+        name,
+        max_parallel: document.max_parallel,
+        labels: document.labels,
+        caps: document.caps,
+        tasks,
+    };
     problems.finish(&source.name, plan)
 }
 
 impl Plan {
     fn empty() -> Self {
-        Self { name: None, max_parallel: None, labels: BTreeMap::new(), tasks: Vec::new() }
+        Self {
+            name: None,
+            max_parallel: None,
+            labels: BTreeMap::new(),
+            caps: BTreeMap::new(),
+            tasks: Vec::new(),
+        }
     }
 }
 

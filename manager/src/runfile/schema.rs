@@ -8,7 +8,7 @@ use super::problem::{Collector, Place};
 use super::profile::{Profile, signals};
 
 const DOCUMENT: &[&str] =
-    &["name", "max_parallel", "labels", "defaults", "profiles", "rows", "tasks", "reduce"];
+    &["name", "max_parallel", "labels", "caps", "defaults", "profiles", "rows", "tasks", "reduce"];
 const PROFILE: &[&str] = &["command", "interactive", "ready", "signals"];
 
 /// A document, its tasks not yet read.
@@ -17,6 +17,8 @@ pub struct Document {
     pub name: Option<(Place, String)>,
     pub max_parallel: Option<u32>,
     pub labels: BTreeMap<String, String>,
+    /// Most live tasks with a label.
+    pub caps: BTreeMap<String, u32>,
     pub defaults: Option<Node>,
     pub profiles: BTreeMap<String, Profile>,
     pub rows: Option<Vec<Node>>,
@@ -47,6 +49,7 @@ impl Document {
             fields.complain(fields.place("max_parallel"), "max_parallel must be at least 1");
         }
         document.labels = fields.pairs("labels");
+        document.caps = caps(&mut fields);
         document.defaults = fields.get("defaults").cloned();
         document.rows = list(&mut fields, "rows");
         document.reduce = fields.get("reduce").cloned();
@@ -60,6 +63,20 @@ impl Document {
         }
         document
     }
+}
+
+fn caps(fields: &mut Fields<'_>) -> BTreeMap<String, u32> {
+    let at = fields.place("caps");
+    let mut caps = BTreeMap::new();
+    for (label, text) in fields.pairs("caps") {
+        let most =
+            text.parse::<u32>().map_err(|_| format!("{label}: {text:?} is not a whole number that fits"));
+        match most.and_then(|most| manager_core::check_cap(&label, most).map(|()| most)) {
+            Ok(most) => drop(caps.insert(label, most)),
+            Err(message) => fields.complain(at, format!("caps: {message}")),
+        }
+    }
+    caps
 }
 
 fn list(fields: &mut Fields<'_>, key: &str) -> Option<Vec<Node>> {
@@ -86,9 +103,10 @@ pub fn read_profiles(node: &Node, profiles: &mut BTreeMap<String, Profile>, prob
         let Some(mut fields) = Fields::open(item, "a profile", PROFILE, None, problems) else { continue };
         let ready = fields.text("ready").filter(|text| !text.is_empty());
         let signals = fields.get("signals").and_then(|node| signals::read(node, fields.problems));
+        let interactive = interactive(&mut fields);
         match fields.program("command") {
             Some(command) => {
-                let interactive = fields.program("interactive").unwrap_or_else(|| command.clone());
+                let interactive = interactive.unwrap_or_else(|| command.clone());
                 let signals = signals.map(Box::new);
                 let profile = Profile { command, interactive, ready, signals };
                 profiles.insert(key.name.clone(), profile);
@@ -99,4 +117,18 @@ pub fn read_profiles(node: &Node, profiles: &mut BTreeMap<String, Profile>, prob
             None => {}
         }
     }
+}
+
+/// The program that a person talks to. `true` would be the program of that name.
+fn interactive(fields: &mut Fields<'_>) -> Option<Vec<String>> {
+    let node = fields.get("interactive")?;
+    if let Kind::Bool { text, .. } = &node.kind {
+        let message = format!(
+            "interactive must be the command that a person talks to, as a text or a list of texts, found {text}; \
+             leave it out where it is the same as command"
+        );
+        fields.complain(node.at, message);
+        return None;
+    }
+    fields.program("interactive")
 }

@@ -71,8 +71,12 @@ async fn the_same_key_gives_the_same_answer_also_after_a_restart_of_the_manager(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_manager_is_refused_while_the_first_one_lives() {
     let world = World::start().await;
-    let options =
-        manager::daemon::Options { layout: world.server.layout.clone(), supervise: None, host_cap: None };
+    let options = manager::daemon::Options {
+        layout: world.server.layout.clone(),
+        supervise: None,
+        host_cap: None,
+        label_caps: Default::default(),
+    };
     let error = manager::daemon::run(options, std::future::pending()).await.unwrap_err();
     assert!(matches!(error, manager::daemon::DaemonError::Lock(_)), "{error:?}");
     world.client().await.list().await;

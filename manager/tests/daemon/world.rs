@@ -25,7 +25,12 @@ struct Manager {
 impl Manager {
     fn start(layout: &Layout) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let options = Options { layout: layout.clone(), supervise: None, host_cap: None };
+        let options = Options {
+            layout: layout.clone(),
+            supervise: None,
+            host_cap: None,
+            label_caps: Default::default(),
+        };
         let mut task = JoinSet::new();
         task.spawn(run(options, async {
             let _ = stopped.await;

@@ -153,6 +153,7 @@ impl World {
             name: run.parse().unwrap(),
             max_parallel: self.dice.percent(60).then(|| u32::try_from(self.dice.between(1, 3)).unwrap()),
             labels: Default::default(),
+            caps: Default::default(),
             open: false,
         };
         (Request::SubmitRun(Box::new(SubmitRun { key: self.key(), run: spec, tasks })), names)
@@ -178,8 +179,8 @@ impl World {
             after: Vec::new(),
             base_from: None,
             setup: Vec::new(),
-            priority: 0,
             prepare: None,
+            priority: 0,
             labels: Default::default(),
             limits: ResourceLimits::default(),
             grace_ms: 2_000,

@@ -146,6 +146,7 @@ pub(super) fn no_place(waiting: &Waiting) -> WireError {
         | Waiting::Memory { .. }
         | Waiting::Cpu { .. }
         | Waiting::DiskShare { .. }
+        | Waiting::LabelCap { .. }
         | Waiting::RunCap { .. } => ErrorCode::Exhausted,
         Waiting::NoHost
         | Waiting::Turn { .. }

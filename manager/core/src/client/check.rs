@@ -181,6 +181,11 @@ pub(super) fn run(run: &RunSpec, tasks: &[SubmitTask], tasks_max: usize) -> Resu
     if run.max_parallel == Some(0) {
         fields.wrong("max_parallel", "with 0 nothing would ever start");
     }
+    for (label, most) in &run.caps {
+        if let Err(why) = crate::run::caps::check(label, *most) {
+            fields.wrong("caps", why);
+        }
+    }
     if tasks.is_empty() && !run.open {
         fields.wrong("tasks", "there are none");
     }
@@ -233,11 +238,6 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
     if names::script(&spec.setup).len() > SCRIPT_BYTES_MAX {
         fields.wrong("setup", format_args!("the commands are longer than {SCRIPT_BYTES_MAX} bytes in all"));
     }
-    match &spec.base_from {
-        Some(_) if spec.repo.is_none() => fields.wrong("base_from", "there is no repo"),
-        Some(name) if !spec.depends_on.contains(name) => {
-            fields.wrong("base_from", format_args!("{name:?} is not one of depends_on"));
-        }
     if let Some(prepare) = &spec.prepare {
         prepare.programs.iter().for_each(|program| fields.program("prepare", program));
         if prepare.programs.is_empty() || spec.repo.is_none() {
@@ -247,6 +247,11 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
             fields.wrong("prepare_timeout", "with 0 nothing would ever be prepared");
         }
     }
+    match &spec.base_from {
+        Some(_) if spec.repo.is_none() => fields.wrong("base_from", "there is no repo"),
+        Some(name) if !spec.depends_on.contains(name) => {
+            fields.wrong("base_from", format_args!("{name:?} is not one of depends_on"));
+        }
         Some(_) | None => {}
     }
     for program in &spec.verify {

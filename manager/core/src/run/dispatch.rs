@@ -59,7 +59,8 @@ impl Core {
             })
             .collect();
         let after = self.work.last_host.as_ref();
-        placement::plan(self.rooms(now), &self.work.queue, &loads, self.config.strategy, after, depth)
+        let (queue, caps) = (&self.work.queue, &self.work.caps);
+        placement::plan(self.rooms(now), queue, &loads, caps, self.config.strategy, after, depth)
     }
 
     pub(crate) fn dispatch(&mut self, now: Timestamp) {
@@ -172,8 +173,8 @@ impl Core {
                 result_ref: Some(names::result_ref(record.run, record.id, attempt.number)),
                 near: None,
                 snapshot: None,
-            }),
                 prepare: task.prepare.clone(),
+            }),
             (Some(_) | None, Some(_) | None) => None,
         };
         let feedback = match &record.feedback {

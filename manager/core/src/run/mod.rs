@@ -2,9 +2,10 @@
 //!
 //! `task` is the life of a task, `attempt` judges one try, `verify` checks a recorded commit, `retry` decides about
 //! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away,
-//! `dispatch` starts what `placement` plans from the `queue`, `inputs` is what a task gets of those before it.
+//! `dispatch` starts what `placement` plans from the `queue` within the `caps`, `inputs` is what a task gets of those before it.
 
 pub(crate) mod attempt;
+pub(crate) mod caps;
 mod dispatch;
 mod inputs;
 mod land;
@@ -23,6 +24,7 @@ use protocol::task::TaskState;
 use protocol::time::Timestamp;
 
 use crate::record::{Landing, Origin, RunRecord, TaskRecord};
+use caps::{CapSet, Caps};
 use queue::Queue;
 
 use crate::merge::{Asking, MergeRecord};
@@ -63,6 +65,8 @@ pub(crate) struct Task {
     pub(crate) record: TaskRecord,
     /// Tasks that depend on it.
     pub(crate) children: Vec<TaskId>,
+    /// What it counts against while it is live.
+    pub(crate) caps: CapSet,
     /// Attempts and verifications, the gone ones too.
     pub(crate) agents: BTreeSet<AgentId>,
     /// The next attempt goes without the log after this; set when the log was asked for.
@@ -75,7 +79,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    fn new(record: TaskRecord) -> Self {
+    fn new(record: TaskRecord, caps: CapSet) -> Self {
         let mut agents = BTreeSet::new();
         for attempt in &record.attempts {
             agents.insert(attempt.agent);
@@ -87,6 +91,7 @@ impl Task {
         Self {
             record,
             children: Vec::new(),
+            caps,
             agents,
             log_until: None,
             inputs_until: None,
@@ -102,6 +107,7 @@ pub(crate) struct Work {
     tasks: BTreeMap<TaskId, Task>,
     by_agent: BTreeMap<AgentId, TaskId>,
     pub(crate) queue: Queue,
+    pub(crate) caps: Caps,
     /// Tasks whose record names an agent that has none: a crash fell between the two writes.
     pub(crate) torn: BTreeSet<TaskId>,
     /// Where the last placement went, for placing in turn.
@@ -109,6 +115,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// No work yet, and the caps of the installation on what comes.
+    pub(crate) fn within(caps: Caps) -> Self {
+        Self { caps, ..Self::default() }
+    }
+
     pub(crate) fn run(&self, id: RunId) -> Option<&Run> {
         self.runs.get(&id)
     }
@@ -177,7 +188,14 @@ impl Work {
                 children.entry(*parent).or_default().push(task.id);
             }
             let id = task.id;
-            let task = Task::new(task);
+            // A run's labels are those of its tasks, but where they say otherwise.
+            let mut labels = run.record.spec.labels.clone();
+            labels.extend(task.spec.labels.clone());
+            let caps = self.caps.set_of(run.record.id, &run.record.spec.caps, &labels);
+            if task.state.is_live() {
+                self.caps.take(caps);
+            }
+            let task = Task::new(task, caps);
             self.by_agent.extend(task.agents.iter().map(|agent| (*agent, id)));
             self.tasks.insert(id, task);
         }
@@ -189,7 +207,14 @@ impl Work {
     }
 
     /// Moves a task from one state's count to another's.
-    pub(crate) fn count_move(&mut self, run: RunId, from: TaskState, to: TaskState) {
+    pub(crate) fn count_move(&mut self, id: TaskId, from: TaskState, to: TaskState) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let (run, caps) = (task.record.run, task.caps);
+        match (from.is_live(), to.is_live()) {
+            (false, true) => self.caps.take(caps),
+            (true, false) => self.caps.give_back(caps),
+            (true, true) | (false, false) => {}
+        }
         if let Some(run) = self.runs.get_mut(&run) {
             if let Some(count) = run.counts.get_mut(&from) {
                 *count = count.saturating_sub(1);

@@ -1,8 +1,8 @@
 //! The plan: a pure function from hosts, queue and caps to placements, and why each other task waits. Data in, data
 //! out; `dispatch` carries it out.
 //!
-//! What does not fit is passed over: smaller tasks behind it may start. A cap of a run stops that run only; hosts
-//! without room stop everything, which is where the plan ends early.
+//! What does not fit is passed over: smaller tasks behind it may start. A cap of a run stops that run only, a cap of a
+//! label what has the label; hosts without room stop everything, which is where the plan ends early.
 
 use std::collections::btree_set::Iter;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,8 @@ use std::iter::Peekable;
 use protocol::ids::{HostId, RunId, TaskId};
 use protocol::task::Waiting;
 
-use super::queue::{Demand, Lane, Level, Queue, Ready};
+use super::caps::{Caps, Free};
+use super::queue::{Asks, Demand, Lane, Level, Queue, Ready};
 use crate::config::Strategy;
 
 /// What one host that can be heard has left.
@@ -81,11 +82,13 @@ pub fn plan(
     mut rooms: Vec<Room>,
     queue: &Queue,
     loads: &BTreeMap<RunId, RunLoad>,
+    caps: &Caps,
     strategy: Strategy,
     after: Option<&HostId>,
     depth: Depth,
 ) -> Plan {
     let mut plan = Plan::default();
+    let mut free = caps.free();
     let mut loads = loads.clone();
     let mut blocked: BTreeMap<Demand, Waiting> = BTreeMap::new();
     let mut after = after.cloned();
@@ -93,14 +96,16 @@ pub fn plan(
     for level in queue.levels() {
         let mut cursors = Cursors::of(level, &loads);
         while closed.is_none()
-            && let Some((run, demand, task)) = cursors.next(&mut loads, &blocked)
+            && let Some((run, asks, task)) = cursors.next(&mut loads, &blocked, &free)
         {
+            let (demand, set) = asks;
             match choose(&rooms, &demand, Some(run), strategy, after.as_ref()) {
                 Ok(host) => {
                     if let Some(room) = rooms.iter_mut().find(|room| room.host == host) {
                         room.take(&demand, run);
                     }
-                    cursors.placed(run, demand, &mut loads);
+                    cursors.placed(run, asks, &mut loads);
+                    free.take(set);
                     after = Some(host.clone());
                     plan.placements.push(Placement { task, host });
                 }
@@ -115,6 +120,7 @@ pub fn plan(
                     | Waiting::Dependencies { .. }
                     | Waiting::Backoff { .. }
                     | Waiting::RunCap { .. }
+                    | Waiting::LabelCap { .. }
                     | Waiting::Unknown),
                 ) => closed = Some(why),
             }
@@ -125,7 +131,9 @@ pub fn plan(
     }
     match depth {
         Depth::Placements => {}
-        Depth::Reasons => plan.waiting = reasons(&plan.placements, queue, &loads, &blocked, closed.as_ref()),
+        Depth::Reasons => {
+            plan.waiting = reasons(&plan.placements, queue, &loads, (&blocked, &free), closed.as_ref());
+        }
     }
     plan
 }
@@ -135,7 +143,7 @@ type Cursor<'a> = Peekable<Iter<'a, (u32, TaskId)>>;
 
 /// Iterators over the lanes of each run of one level, and the runs by how much they have live.
 struct Cursors<'a> {
-    lanes: BTreeMap<RunId, BTreeMap<Demand, Cursor<'a>>>,
+    lanes: BTreeMap<RunId, BTreeMap<Asks, Cursor<'a>>>,
     turn: BTreeSet<(u32, RunId)>,
 }
 
@@ -145,7 +153,7 @@ impl<'a> Cursors<'a> {
             .iter()
             .map(|(run, lanes)| {
                 let lanes =
-                    lanes.iter().map(|(demand, lane): (&Demand, &'a Lane)| (*demand, lane.iter().peekable()));
+                    lanes.iter().map(|(asks, lane): (&Asks, &'a Lane)| (*asks, lane.iter().peekable()));
                 (*run, lanes.collect())
             })
             .collect();
@@ -158,18 +166,19 @@ impl<'a> Cursors<'a> {
         &mut self,
         loads: &mut BTreeMap<RunId, RunLoad>,
         blocked: &BTreeMap<Demand, Waiting>,
-    ) -> Option<(RunId, Demand, TaskId)> {
+        free: &Free<'_>,
+    ) -> Option<(RunId, Asks, TaskId)> {
         while let Some((_, run)) = self.turn.first().copied() {
             let load = loads.entry(run).or_default();
             let first = self.lanes.get_mut(&run).and_then(|lanes| {
-                let heads = lanes.iter_mut().filter(|(demand, _)| !blocked.contains_key(*demand));
-                heads
-                    .filter_map(|(demand, lane)| lane.peek().map(|(place, task)| (*place, *demand, *task)))
-                    .min()
+                let heads = lanes
+                    .iter_mut()
+                    .filter(|((demand, set), _)| !blocked.contains_key(demand) && free.full(*set).is_none());
+                heads.filter_map(|(asks, lane)| lane.peek().map(|(place, task)| (*place, *asks, *task))).min()
             });
             match first {
-                Some((_, demand, task)) if load.cap.is_none_or(|cap| load.live < cap) => {
-                    return Some((run, demand, task));
+                Some((_, asks, task)) if load.cap.is_none_or(|cap| load.live < cap) => {
+                    return Some((run, asks, task));
                 }
                 Some(_) | None => {
                     self.turn.pop_first();
@@ -179,8 +188,8 @@ impl<'a> Cursors<'a> {
         None
     }
 
-    fn placed(&mut self, run: RunId, demand: Demand, loads: &mut BTreeMap<RunId, RunLoad>) {
-        if let Some(lane) = self.lanes.get_mut(&run).and_then(|lanes| lanes.get_mut(&demand)) {
+    fn placed(&mut self, run: RunId, asks: Asks, loads: &mut BTreeMap<RunId, RunLoad>) {
+        if let Some(lane) = self.lanes.get_mut(&run).and_then(|lanes| lanes.get_mut(&asks)) {
             lane.next();
         }
         let load = loads.entry(run).or_default();
@@ -242,7 +251,7 @@ fn reasons(
     placements: &[Placement],
     queue: &Queue,
     loads: &BTreeMap<RunId, RunLoad>,
-    blocked: &BTreeMap<Demand, Waiting>,
+    (blocked, free): (&BTreeMap<Demand, Waiting>, &Free<'_>),
     closed: Option<&Waiting>,
 ) -> BTreeMap<TaskId, Waiting> {
     let placed: BTreeSet<TaskId> = placements.iter().map(|placement| placement.task).collect();
@@ -254,8 +263,13 @@ fn reasons(
         let load = loads.get(&ready.run).copied().unwrap_or_default();
         let ahead_in_run = in_run.entry(ready.run).or_insert(0);
         let capped = load.cap.filter(|cap| load.live >= *cap);
-        let why = match (blocked.get(&ready.demand), capped, closed) {
-            (Some(why), ..) => why.clone(),
+        let labelled = free.full(ready.caps).map(|cap| Waiting::LabelCap {
+            label: cap.label.clone(),
+            cap: cap.most,
+            of_run: cap.run.is_some(),
+        });
+        let why = match (blocked.get(&ready.demand).cloned().or(labelled), capped, closed) {
+            (Some(why), ..) => why,
             (None, Some(cap), _) if *ahead_in_run == 0 => Waiting::RunCap { cap },
             (None, Some(_), _) => Waiting::Turn { ahead: *ahead_in_run },
             (None, None, Some(why)) if in_all == 0 => why.clone(),

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::agent::ResourceLimits;
 use protocol::ids::{RunId, TaskId};
 
+use super::caps::CapSet;
+
 /// What a task must find unpromised on a host. 0 is no request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Demand {
@@ -27,15 +29,24 @@ pub struct Ready {
     pub priority: Reverse<i32>,
     pub run: RunId,
     pub demand: Demand,
+    pub caps: CapSet,
     /// Place in its run.
     pub place: u32,
     pub task: TaskId,
 }
 
-/// Tasks of one run and one demand, in the order of submission.
+impl Ready {
+    fn asks(&self) -> Asks {
+        (self.demand, self.caps)
+    }
+}
+
+/// What tasks of one lane have in common.
+pub(crate) type Asks = (Demand, CapSet);
+/// Tasks of one run that ask for the same, in the order of submission.
 pub(crate) type Lane = BTreeSet<(u32, TaskId)>;
 /// Lanes of each run.
-pub(crate) type Level = BTreeMap<RunId, BTreeMap<Demand, Lane>>;
+pub(crate) type Level = BTreeMap<RunId, BTreeMap<Asks, Lane>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
@@ -67,17 +78,17 @@ impl Queue {
         self.ready.insert(ready.task, ready);
         let level = self.levels.entry(ready.priority).or_default();
         let lanes = level.entry(ready.run).or_default();
-        lanes.entry(ready.demand).or_default().insert((ready.place, ready.task))
+        lanes.entry(ready.asks()).or_default().insert((ready.place, ready.task))
     }
 
     pub fn remove(&mut self, task: TaskId) {
         let Some(ready) = self.ready.remove(&task) else { return };
         let Some(level) = self.levels.get_mut(&ready.priority) else { return };
         let Some(lanes) = level.get_mut(&ready.run) else { return };
-        if let Some(lane) = lanes.get_mut(&ready.demand) {
+        if let Some(lane) = lanes.get_mut(&ready.asks()) {
             lane.remove(&(ready.place, task));
             if lane.is_empty() {
-                lanes.remove(&ready.demand);
+                lanes.remove(&ready.asks());
             }
         }
         if lanes.is_empty() {

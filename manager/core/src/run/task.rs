@@ -77,7 +77,7 @@ impl Core {
             record.reason.clone_from(&reason);
             record.ended_at = state.is_final().then_some(now);
         });
-        self.work.count_move(run, from, state);
+        self.work.count_move(id, from, state);
         if state != TaskState::Queued {
             self.work.queue.remove(id);
         }
@@ -190,11 +190,13 @@ impl Core {
             self.timers.set(Timer::Task(id), until);
             return Step::Rests;
         }
-        let Some(record) = self.work.task(id).map(|task| &task.record) else { return Step::Rests };
+        let Some(task) = self.work.task(id) else { return Step::Rests };
+        let record = &task.record;
         let ready = Ready {
             priority: std::cmp::Reverse(record.spec.priority),
             run: record.run,
             demand: Demand::of(&record.spec.limits),
+            caps: task.caps,
             place: record.place,
             task: id,
         };

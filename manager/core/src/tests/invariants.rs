@@ -8,13 +8,18 @@ use protocol::api::Request;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, HostId, RunId};
 use protocol::order::{Answer, Discard};
-use protocol::task::TaskState;
+use protocol::task::{RunSpec, TaskState};
 
-use super::world::{WORK, World, after, capped, collected, config, end, host_id, movable, retried, verified};
+use super::world::{
+    WORK, World, after, capped, collected, config, end, host_id, labelled, movable, retried, verified,
+};
 use crate::{Config, Input};
 
 const HOST_CAP: u32 = 4;
 const RUN_CAP: u32 = 3;
+/// Of all runs together.
+const GPU_CAP: u32 = 2;
+const INFRA_CAP: u32 = 1;
 const RETRIES: u32 = 2;
 const HOSTS: [&str; 2] = ["one", "two"];
 
@@ -84,7 +89,10 @@ fn pick<T: Clone>(from: &[T], n: u8) -> Option<T> {
 
 impl Trial {
     fn new() -> Self {
-        let world = World::with(Config { host_cap: Some(HOST_CAP), ..config() }, &HOSTS);
+        let world = {
+            let label_caps = BTreeMap::from([(String::from("gpu"), GPU_CAP)]);
+            World::with(Config { host_cap: Some(HOST_CAP), label_caps, ..config() }, &HOSTS)
+        };
         Self { world, runs: Vec::new(), asked: BTreeSet::new(), retried: false }
     }
 
@@ -107,12 +115,13 @@ impl Trial {
         match act {
             Act::Submit => {
                 let tasks = vec![
-                    retried("a", RETRIES),
-                    movable(verified("v")),
+                    labelled(retried("a", RETRIES), &[("gpu", "big"), ("team", "infra")]),
+                    labelled(movable(verified("v")), &[("gpu", "small")]),
                     after("c", &["a", "v"]),
-                    movable(retried("d", 0)),
+                    labelled(movable(retried("d", 0)), &[("team", "infra")]),
                 ];
-                self.runs.extend(world.submit(capped(RUN_CAP), tasks));
+                let caps = BTreeMap::from([(String::from("team=infra"), INFRA_CAP)]);
+                self.runs.extend(world.submit(RunSpec { caps, ..capped(RUN_CAP) }, tasks));
             }
             Act::Create(n) => {
                 let key = world.key();
@@ -218,6 +227,8 @@ impl Trial {
         world.check_store();
         let mut live_attempts: BTreeMap<_, usize> = BTreeMap::new();
         let mut live_in_run: BTreeMap<RunId, u32> = BTreeMap::new();
+        let mut live_infra: BTreeMap<RunId, u32> = BTreeMap::new();
+        let mut live_gpu = 0;
         for (id, host) in &world.hosts {
             assert!(host.live() <= usize::try_from(HOST_CAP).unwrap(), "the cap of {id} holds");
             for program in host.programs.values().filter(|program| program.starts > 0) {
@@ -225,11 +236,17 @@ impl Trial {
                 if let Some(link) = program.spec.task.as_ref().filter(|_| program.end.is_none()) {
                     *live_attempts.entry(link.task).or_default() += 1;
                     *live_in_run.entry(link.run).or_default() += 1;
+                    let labels = &program.spec.labels;
+                    live_gpu += u32::from(labels.contains_key("gpu"));
+                    *live_infra.entry(link.run).or_default() +=
+                        u32::from(labels.get("team").is_some_and(|team| team == "infra"));
                 }
             }
         }
         assert!(live_attempts.values().all(|live| *live <= 1), "no task has two live agents");
         assert!(live_in_run.values().all(|live| *live <= RUN_CAP), "the cap of a run holds");
+        assert!(live_infra.values().all(|live| *live <= INFRA_CAP), "the cap of a label of a run holds");
+        assert!(live_gpu <= GPU_CAP, "the cap of a label of the installation holds");
         for run in &self.runs {
             let open = world.core.run_view(*run).unwrap();
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();

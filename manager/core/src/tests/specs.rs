@@ -34,7 +34,18 @@ pub(super) fn agent_spec(name: &str) -> AgentSpec {
 }
 
 pub(super) fn run_spec(name: &str) -> RunSpec {
-    RunSpec { name: name.parse().unwrap(), max_parallel: None, labels: BTreeMap::new(), open: false }
+    RunSpec {
+        name: name.parse().unwrap(),
+        max_parallel: None,
+        labels: BTreeMap::new(),
+        caps: BTreeMap::new(),
+        open: false,
+    }
+}
+
+pub(super) fn labelled(mut task: TaskSpec, labels: &[(&str, &str)]) -> TaskSpec {
+    task.labels.extend(labels.iter().map(|(key, value)| (String::from(*key), String::from(*value))));
+    task
 }
 
 pub(super) fn capped(cap: u32) -> RunSpec {
@@ -54,6 +65,7 @@ pub(super) fn task_spec(name: &str) -> TaskSpec {
         after: Vec::new(),
         base_from: None,
         setup: Vec::new(),
+        prepare: None,
         priority: 0,
         labels: BTreeMap::new(),
         limits: ResourceLimits::default(),
@@ -65,7 +77,6 @@ pub(super) fn task_spec(name: &str) -> TaskSpec {
         result: None,
         outputs: Vec::new(),
         commit: CommitMode::Agent,
-        prepare: None,
         user: None,
         has_environment: false,
         ready_text: None,

@@ -27,6 +27,14 @@ pub(crate) fn waiting_words(waiting: &Waiting) -> (String, &'static str) {
         Waiting::HostCap { cap } => {
             (format!("every host has the {cap} live agents it may have"), "wait, stop agents, or add a host")
         }
+        Waiting::LabelCap { label, cap, of_run: true } => (
+            format!("the run may have {cap} live at once with the label {label}, and has"),
+            "wait, or raise caps: in the file of the next run",
+        ),
+        Waiting::LabelCap { label, cap, of_run: false } => (
+            format!("{cap} with the label {label} may be live at once in this installation, and are"),
+            "wait, or phalanx config set limits.labels, then phalanx down and up",
+        ),
         Waiting::NoHost => (String::from("no host is heard"), "phalanx hosts; phalanx doctor"),
         Waiting::Memory { wanted_bytes, largest_free_bytes } => (
             format!(

@@ -212,10 +212,11 @@ pub(super) fn submit(
         Some(name) => name,
         None => "run".parse::<Name>().map_err(|error| Failure::usage(error.to_string()))?,
     };
-    let (max_parallel, labels, open) = (plan.max_parallel, plan.labels, ending == Ending::Open);
+    let open = ending == Ending::Open;
+    let (max_parallel, labels, caps) = (plan.max_parallel, plan.labels, plan.caps);
     let submit = SubmitRun {
         key: key.clone(),
-        run: RunSpec { name, max_parallel, labels, open },
+        run: RunSpec { name, max_parallel, labels, caps, open },
         tasks: tasks_of(plan.tasks, resolved),
     };
     submitted(client, &Request::SubmitRun(Box::new(submit)), key)

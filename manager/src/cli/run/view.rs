@@ -111,6 +111,7 @@ pub fn waiting(waiting: &Waiting, now: Timestamp) -> String {
             format!("waits for {}{more}", names.join(", "))
         }
         Waiting::Backoff { until } => format!("is tried again in {}", human_duration(until.ms_since(now))),
+        Waiting::LabelCap { label, cap, .. } => format!("{cap} with label {label} are live, the most"),
         Waiting::RunCap { cap } => format!("the run has {cap} live tasks, its most"),
         Waiting::HostCap { cap } => format!("the hosts have {cap} live agents each, their most"),
         Waiting::NoHost => "no host takes tasks".to_owned(),
@@ -250,6 +251,7 @@ mod tests {
                 name: "r".parse().unwrap(),
                 max_parallel: None,
                 labels: BTreeMap::new(),
+                caps: BTreeMap::new(),
                 open: false,
             },
             submitted_at: Timestamp(0),

@@ -17,6 +17,7 @@ pub(crate) fn run_spec() -> RunSpec {
         name: "nightly".parse().unwrap(),
         max_parallel: Some(50),
         labels: BTreeMap::from([(text("team"), text("blue"))]),
+        caps: BTreeMap::new(),
         open: false,
     }
 }
@@ -33,8 +34,8 @@ pub(crate) fn task_spec() -> TaskSpec {
         after: Vec::new(),
         base_from: None,
         setup: Vec::new(),
-        priority: -3,
         prepare: None,
+        priority: -3,
         labels: BTreeMap::from([(text("kind"), text("bug"))]),
         limits: limits(),
         grace_ms: 5_000,
@@ -71,8 +72,8 @@ pub(crate) fn least_task_spec() -> TaskSpec {
         after: Vec::new(),
         base_from: None,
         setup: Vec::new(),
-        priority: 0,
         prepare: None,
+        priority: 0,
         labels: BTreeMap::new(),
         limits: ResourceLimits::default(),
         grace_ms: 10_000,
@@ -164,16 +165,16 @@ fn building() -> TaskSpec {
         after: vec!["other".parse().unwrap()],
         base_from: Some("first".parse().unwrap()),
         setup: vec![vec![text("make"), text("deps")]],
-        ..least_task_spec()
         prepare: None,
+        ..least_task_spec()
     }
 }
 
-pub(crate) fn all() -> Vec<Sample> {
 pub(crate) fn prepare() -> Box<Prepare> {
     Box::new(Prepare { programs: vec![vec![text("npm"), text("ci")]], timeout_ms: 1_800_000 })
 }
 
+pub(crate) fn all() -> Vec<Sample> {
     let reviewed = TaskView { decisions: vec![decision()], ..task_view() };
     let waits = [
         ("turn", Waiting::Turn { ahead: 12 }),
@@ -182,6 +183,7 @@ pub(crate) fn prepare() -> Box<Prepare> {
         ("run-cap", Waiting::RunCap { cap: 50 }),
         ("host-cap", Waiting::HostCap { cap: 16 }),
         ("no-host", Waiting::NoHost),
+        ("label-cap", Waiting::LabelCap { label: text("team=infra"), cap: 3, of_run: true }),
         ("memory", Waiting::Memory { wanted_bytes: 1 << 40, largest_free_bytes: 1 << 30 }),
         ("cpu", Waiting::Cpu { wanted_millis: 64_000, largest_free_millis: 16_000 }),
         ("disk-share", Waiting::DiskShare { host: host() }),
@@ -202,11 +204,12 @@ pub(crate) fn prepare() -> Box<Prepare> {
         Sample::of("task-spec", task_spec()),
         Sample::of("task-spec-building", building()),
         Sample::of("task-spec-least", least_task_spec()),
+        Sample::of("task-spec-preparing", TaskSpec { prepare: Some(prepare()), ..least_task_spec() }),
         Sample::of("submit-task", SubmitTask { spec: task_spec(), environment: environment() }),
         Sample::of("task-view", task_view()),
-        Sample::of("task-spec-preparing", TaskSpec { prepare: Some(prepare()), ..least_task_spec() }),
         Sample::of("task-view-least", least_view),
         Sample::of("task-view-reviewed", reviewed),
+        Sample::of("run-spec-capped", RunSpec { caps: BTreeMap::from([(text("gpu"), 1)]), ..run_spec() }),
         Sample::of("run-view", run_view()),
         Sample::of("run-view-open", RunView { ended_at: None, ..run_view() }),
     ];

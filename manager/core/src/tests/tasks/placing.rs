@@ -9,7 +9,7 @@ use protocol::ids::{HostId, RunId, TaskId};
 use protocol::task::{TaskState, Waiting};
 
 use super::super::world::{World, capped, config, host_id, run_spec, task_spec};
-use crate::{Config, Demand, Depth, Plan, Queue, Ready, Room, RunLoad, Strategy, plan};
+use crate::{Caps, Config, Demand, Depth, Plan, Queue, Ready, Room, RunLoad, Strategy, plan};
 
 fn room(host: &str, live: u32, cap: Option<u32>) -> Room {
     Room {
@@ -33,7 +33,8 @@ fn task(n: u32) -> TaskId {
 
 fn ready(n: u32, of: u64, priority: i32, memory_bytes: u64) -> Ready {
     let demand = Demand { memory_bytes, cpu_millis: 0 };
-    Ready { priority: std::cmp::Reverse(priority), run: run(of), demand, place: n, task: task(n) }
+    let caps = Default::default();
+    Ready { priority: std::cmp::Reverse(priority), run: run(of), demand, caps, place: n, task: task(n) }
 }
 
 fn planned(rooms: Vec<Room>, tasks: &[Ready], loads: &[(u64, RunLoad)], strategy: Strategy) -> Plan {
@@ -42,7 +43,7 @@ fn planned(rooms: Vec<Room>, tasks: &[Ready], loads: &[(u64, RunLoad)], strategy
         queue.insert(*ready);
     }
     let loads = loads.iter().map(|(of, load)| (run(*of), *load)).collect();
-    plan(rooms, &queue, &loads, strategy, None, Depth::Reasons)
+    plan(rooms, &queue, &loads, &Caps::default(), strategy, None, Depth::Reasons)
 }
 
 fn order(plan: &Plan) -> Vec<TaskId> {

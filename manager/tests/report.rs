@@ -72,6 +72,7 @@ fn task(number: u128, name: &str, state: TaskState, attempts: Vec<Attempt>) -> T
         unverified: false,
         attempts,
         branch: None,
+        landing: None,
         submitted_at: Timestamp(START),
         ended_at: Some(Timestamp(START + 9_000)),
     }

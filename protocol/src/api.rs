@@ -27,7 +27,7 @@ use crate::wire_enum::wire_enum;
 
 pub use crate::message::MessageUntil;
 pub use crate::screen::AgentScreen;
-pub use crate::status::{HostView, StatusView};
+pub use crate::status::{HostView, Reason, StatusView};
 pub use crate::view::AgentView;
 
 pub const REQUEST: &str = "request";
@@ -118,10 +118,14 @@ pub enum Request {
     FollowRun {
         run: Target,
     },
+    /// And what depends on it. What is over stays as it is, which the outcomes tell.
     CancelRun {
         key: RequestKey,
         run: Target,
         tasks: Vec<Target>,
+        /// Between the request to end and the kill, instead of the task's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grace_ms: Option<u64>,
     },
     RetryTasks {
         key: RequestKey,
@@ -447,16 +451,6 @@ pub struct Outcome {
     /// What it was before, where that is worth a word.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
-    pub subject: String,
-    pub state: String,
-    pub why: String,
-    /// What a person can do; empty when nothing is needed.
-    #[serde(default)]
-    pub remedy: String,
 }
 
 wire_enum!(

@@ -1,4 +1,4 @@
-//! A host, and the whole installation, as operators see them.
+//! A host, and the whole installation, as operators see them, and why something in it is not further.
 
 use std::collections::BTreeMap;
 
@@ -34,4 +34,14 @@ pub struct StatusView {
     pub agents: BTreeMap<String, u64>,
     pub runs: u64,
     pub queued_tasks: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    pub subject: String,
+    pub state: String,
+    pub why: String,
+    /// What a person can do; empty when nothing is needed.
+    #[serde(default)]
+    pub remedy: String,
 }

@@ -332,6 +332,17 @@ pub struct Decision {
     pub comment: String,
 }
 
+wire_enum!(
+    /// Where the branch of accepted work stands.
+    Landing {
+        /// Its host is asked for it until it answers.
+        Due = "due",
+        Made = "made",
+        /// It cannot be made; the task's reason says why, and the work stays under its ref.
+        Refused = "refused",
+    }
+);
+
 /// A task as operators and reports see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskView {
@@ -352,6 +363,9 @@ pub struct TaskView {
     /// Branch in the repository, once accepted.
     #[serde(default)]
     pub branch: Option<String>,
+    /// Where the making of that branch stands; `None` where none is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landing: Option<Landing>,
     pub submitted_at: Timestamp,
     #[serde(default)]
     pub ended_at: Option<Timestamp>,

@@ -178,6 +178,9 @@ pub struct TaskRecord {
     pub not_before: Option<Timestamp>,
     #[serde(default)]
     pub cancel: bool,
+    /// How long the program then gets between the request to end and the kill, instead of the task's own grace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel_grace_ms: Option<u64>,
     /// Cancelled because this task of its run did not become accepted.
     #[serde(default)]
     pub blocked_by: Option<Name>,

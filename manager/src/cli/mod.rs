@@ -108,7 +108,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Run(args) => run::submit::run(context, &args),
         Command::Runs => run::list::runs(context),
         Command::Tasks(args) => run::list::tasks(context, &args),
-        Command::Cancel(args) => run::change::cancel(context, &args),
+        Command::Cancel(args) => run::cancel::cancel(context, &args),
         Command::Retry(args) => run::change::retry(context, &args),
         Command::Scale(args) => run::change::scale(context, &args),
         Command::Why(args) => run::why::run(context, &args),

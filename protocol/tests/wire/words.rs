@@ -10,7 +10,7 @@ use protocol::merge::{MergeOutcome, MergeState};
 use protocol::message::MessageState;
 use protocol::report::Life;
 use protocol::signals::{Children, PhaseReason};
-use protocol::task::{Accept, FailureClass, TaskState, Verdict};
+use protocol::task::{Accept, FailureClass, Landing, TaskState, Verdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -56,7 +56,7 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
         StartStep {
             Host = "host", Workspace = "workspace", Checkout = "checkout", Limits = "limits", User = "user",
             Environment = "environment", Supervisor = "supervisor", ProgramMissing = "program-missing",
-            ProgramDenied = "program-denied", Exec = "exec",
+            ProgramDenied = "program-denied", Exec = "exec", Prepare = "prepare",
         }
         Role { Own = "own", Attempt = "attempt", Verify = "verify" }
         CommitMode { Agent = "agent", Auto = "auto" }
@@ -89,6 +89,7 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
             Review = "REVIEW", Accepted = "ACCEPTED", Merged = "MERGED", Rejected = "REJECTED",
             Failed = "FAILED", Cancelled = "CANCELLED",
         }
+        Landing { Due = "due", Made = "made", Refused = "refused" }
         FileArea { Workspace = "workspace", Outputs = "outputs" }
         FileKind { File = "file", Folder = "folder", Link = "link", Other = "other" }
         Children { None = "none" }

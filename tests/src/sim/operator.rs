@@ -65,7 +65,7 @@ impl World {
             if self.dice.percent(35) {
                 let (key, named) = (self.key(), some(self));
                 let at = at + self.dice.between(0, 40_000);
-                self.plan(at, Request::CancelRun { key, run: run.clone(), tasks: named });
+                self.plan(at, Request::CancelRun { key, run: run.clone(), tasks: named, grace_ms: None });
             }
             if self.dice.percent(35) {
                 let (key, named) = (self.key(), some(self));

@@ -80,7 +80,9 @@ impl Core {
             Request::SubmitRun(submit) => self.submit_run(now, caller, *submit, environments),
             Request::AddTasks(add) => self.add_tasks(now, caller, *add, environments),
             Request::CloseRun { run, .. } => self.close_run(now, caller, &run),
-            Request::CancelRun { run, tasks, .. } => self.cancel_tasks(now, caller, &run, tasks),
+            Request::CancelRun { run, tasks, grace_ms, .. } => {
+                self.cancel_tasks(now, caller, &run, tasks, grace_ms);
+            }
             Request::RetryTasks { run, tasks, .. } => self.retry_tasks(now, caller, &run, tasks),
             Request::ScaleRun { run, max_parallel, .. } => self.scale_run(now, caller, &run, max_parallel),
             Request::ChangeAgents { targets, change, .. } => {

@@ -10,11 +10,16 @@ use protocol::ids::{Name, RunId, TaskId};
 use protocol::task::{SubmitTask, TaskSpec, TaskState};
 use protocol::time::Timestamp;
 
+use super::check::GRACE_MS_MAX;
 use super::{Caller, check, invalid};
 use crate::Core;
 use crate::effect::{Effect, EnvironmentOwner, Subject};
 use crate::names::Ids;
 use crate::record::{Feedback, Landing, RECORD_VERSION, RequestState, RunRecord, TaskRecord};
+use crate::timers::Timer;
+
+/// Tasks that go with a cancelled one and are told by name.
+const NAMED_MOST: usize = 10;
 
 impl Core {
     /// All of it or nothing: the run's own record is written last and makes it whole.
@@ -146,22 +151,68 @@ impl Core {
         records
     }
 
-    /// Queued ones are cancelled at once, live ones when their agent has ended, final ones stay as they are.
-    pub(super) fn cancel_tasks(&mut self, now: Timestamp, caller: Caller, run: &str, tasks: Vec<Target>) {
+    /// Queued ones are cancelled at once, live ones when their agent has ended, final ones stay as they are. With a task
+    /// goes at once what depends on it: nothing of it has begun.
+    pub(super) fn cancel_tasks(
+        &mut self,
+        now: Timestamp,
+        caller: Caller,
+        run: &str,
+        tasks: Vec<Target>,
+        grace_ms: Option<u64>,
+    ) {
+        if grace_ms.is_some_and(|grace_ms| grace_ms > GRACE_MS_MAX) {
+            let error =
+                invalid(format!("a grace of more than {} s holds everything up", GRACE_MS_MAX / 1_000));
+            return self.out.reply(caller.reply_to, Err(error));
+        }
         if tasks.is_empty()
             && let Ok(id) = self.find_run(run)
         {
             self.close(now, id);
         }
         self.for_tasks(now, caller, run, tasks, |core, id, named| {
-            let Some(task) = core.work.task(id) else { return Ok(()) };
-            let state = task.record.state;
-            if state.is_final() {
-                return if named && state != TaskState::Cancelled { Err(refused_as(state)) } else { Ok(()) };
+            let Some(task) = core.work.task(id) else { return Ok(String::new()) };
+            if task.record.state.is_final() {
+                return Ok(format!("it was over already: {}", task.record.state));
             }
-            core.change_task(id, |record| record.cancel = true);
-            Ok(())
+            core.change_task(id, |record| {
+                record.cancel = true;
+                record.cancel_grace_ms = grace_ms;
+            });
+            let with_it = if named { core.cancel_dependants(now, id) } else { Vec::new() };
+            Ok(match with_it.len() {
+                0 => String::new(),
+                count => {
+                    let shown: Vec<&str> = with_it.iter().take(NAMED_MOST).map(Name::as_str).collect();
+                    let more = if count > shown.len() { ", …" } else { "" };
+                    format!("and {count} that depend on it: {}{more}", shown.join(", "))
+                }
+            })
         });
+    }
+
+    /// Names of all that wait for the task to be accepted, which it will not be.
+    fn cancel_dependants(&mut self, now: Timestamp, root: TaskId) -> Vec<Name> {
+        let (mut cancelled, mut open) = (Vec::new(), vec![root]);
+        while let Some(id) = open.pop() {
+            let Some(task) = self.work.task(id) else { continue };
+            let (name, children) = (task.record.spec.name.clone(), task.children.clone());
+            for child in children {
+                let Some(waiting) = self.work.task(child).map(|child| &child.record) else { continue };
+                // Those that come `after` it only wait for its end.
+                if waiting.state != TaskState::Queued || !waiting.spec.depends_on.contains(&name) {
+                    continue;
+                }
+                cancelled.push(waiting.spec.name.clone());
+                self.change_task(child, |record| record.blocked_by = Some(name.clone()));
+                self.timers.cancel(&Timer::Task(child));
+                let reason = format!("dependency {name} was cancelled");
+                self.set_state(now, child, TaskState::Cancelled, reason);
+                open.push(child);
+            }
+        }
+        cancelled
     }
 
     /// More are started at once; live ones over a smaller bound go on, and nothing follows them until it holds.
@@ -189,19 +240,21 @@ impl Core {
     /// cancelled since they depend on one of them.
     pub(super) fn retry_tasks(&mut self, now: Timestamp, caller: Caller, run: &str, tasks: Vec<Target>) {
         self.for_tasks(now, caller, run, tasks, move |core, id, named| {
-            let Some(task) = core.work.task(id) else { return Ok(()) };
+            let Some(task) = core.work.task(id) else { return Ok(String::new()) };
             match task.record.state {
                 TaskState::Failed | TaskState::Cancelled | TaskState::Rejected => {
                     core.queue_again(now, id);
-                    Ok(())
+                    Ok(String::new())
                 }
-                TaskState::Queued | TaskState::Assigned | TaskState::Running | TaskState::Verifying => Ok(()),
+                TaskState::Queued | TaskState::Assigned | TaskState::Running | TaskState::Verifying => {
+                    Ok(String::new())
+                }
                 state
                 @ (TaskState::Review | TaskState::Accepted | TaskState::Merged | TaskState::Unknown) => {
                     if named {
                         Err(refused_as(state))
                     } else {
-                        Ok(())
+                        Ok(String::new())
                     }
                 }
             }
@@ -217,6 +270,7 @@ impl Core {
                 record.granted = 0;
                 record.not_before = None;
                 record.cancel = false;
+                record.cancel_grace_ms = None;
                 record.blocked_by = None;
                 // Those before it may have been tried again.
                 record.inputs = None;
@@ -239,7 +293,7 @@ impl Core {
         caller: Caller,
         run: &str,
         tasks: Vec<Target>,
-        mut act: impl FnMut(&mut Self, TaskId, bool) -> Result<(), WireError>,
+        mut act: impl FnMut(&mut Self, TaskId, bool) -> Result<String, WireError>,
     ) {
         let run = match self.find_run(run) {
             Ok(run) => run,
@@ -249,13 +303,17 @@ impl Core {
             let all = self.work.run(run).map(|run| run.record.tasks.clone()).unwrap_or_default();
             for id in all {
                 // Only a task that was named can be refused.
-                let _none: Result<(), WireError> = act(self, id, false);
+                let _none: Result<String, WireError> = act(self, id, false);
             }
             Reply::Done
         } else {
             let outcomes = tasks.into_iter().map(|target| {
                 let outcome = self.find_task_in(run, &target).and_then(|id| act(self, id, true));
-                Outcome { target, agent: None, error: outcome.err(), note: String::new() }
+                let (note, error) = match outcome {
+                    Ok(note) => (note, None),
+                    Err(error) => (String::new(), Some(error)),
+                };
+                Outcome { target, agent: None, error, note }
             });
             Reply::Outcomes(outcomes.collect())
         };
@@ -299,6 +357,7 @@ fn new_task(now: Timestamp, id: TaskId, run: RunId, place: u32, spec: TaskSpec) 
         uncharged: 0,
         not_before: None,
         cancel: false,
+        cancel_grace_ms: None,
         blocked_by: None,
         feedback: Feedback::None,
         landing: Landing::None,

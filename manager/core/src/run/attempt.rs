@@ -79,11 +79,11 @@ fn judge(report: Option<&Report>, needs_commit: bool) -> Verdict {
 impl Core {
     pub(super) fn step_attempt(&mut self, now: Timestamp, id: TaskId) -> Step {
         let Some(record) = self.work.task(id).map(|task| &task.record) else { return Step::Rests };
-        let (state, cancel) = (record.state, record.cancel);
+        let (state, cancel, grace_ms) = (record.state, record.cancel, record.cancel_grace_ms);
         let Some(attempt) = record.attempts.last() else { return Step::Rests };
         let (agent, started_at) = (attempt.agent, attempt.started_at);
         if cancel {
-            self.want_stopped(agent, None);
+            self.want_stopped(agent, grace_ms);
         }
         let report = self.fleet.report(agent);
         let report_started_at = report.and_then(|report| report.started_at);

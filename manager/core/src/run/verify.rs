@@ -65,9 +65,9 @@ impl Core {
             (Some(false), Some(base)) => (Side::Base, base),
             (None | Some(_), Some(_) | None) => (Side::Commit, check.agent),
         };
-        let cancel = record.cancel;
+        let (cancel, grace_ms) = (record.cancel, record.cancel_grace_ms);
         if cancel {
-            self.want_stopped(agent, None);
+            self.want_stopped(agent, grace_ms);
         }
         if !self.fleet.agent(agent).is_some_and(|agent| agent.is_settled()) {
             if !self.has_lost_its_lease(now, id, agent) {

@@ -1,14 +1,14 @@
 //! The life of tasks: starts, ends, classes of failure, retries, dependencies, cancelling.
 
 use protocol::agent::{Blob, End, EndCause, StartStep};
-use protocol::api::Reply;
+use protocol::api::{Reply, Request};
 use protocol::error::ErrorCode;
 use protocol::event::Fact;
 use protocol::ids::{AgentId, RunId};
 use protocol::report::Collected;
-use protocol::task::{FailureClass, TaskState, Waiting};
+use protocol::task::{FailureClass, TaskSpec, TaskState, Waiting};
 
-use super::world::{World, after, capped, collected, end, host_id, retried, run_spec, task_spec};
+use super::world::{World, after, capped, collected, end, host_id, retried, run_spec, task_spec, verified};
 use crate::Input;
 use crate::fleet::agent::Standing;
 
@@ -288,14 +288,84 @@ fn cancelling_takes_the_queued_at_once_and_the_live_when_they_have_ended() {
 }
 
 #[test]
-fn cancelling_what_is_over_or_unknown_is_refused_by_name() {
+fn cancelling_what_is_over_says_so_and_what_is_unknown_is_refused() {
     let mut world = World::new();
     let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
     let agent = world.at_work(run, "a");
     world.exit(agent, 0);
     let Reply::Outcomes(outcomes) = world.cancel(run, &["a", "z"]) else { panic!() };
-    let codes: Vec<ErrorCode> = outcomes.iter().map(|outcome| outcome.error.as_ref().unwrap().code).collect();
-    assert_eq!(codes, [ErrorCode::Conflict, ErrorCode::NotFound]);
+    assert_eq!(
+        (outcomes[0].error.clone(), outcomes[0].note.as_str()),
+        (None, "it was over already: ACCEPTED")
+    );
+    assert_eq!(outcomes[1].error.as_ref().unwrap().code, ErrorCode::NotFound);
+    assert_eq!(world.state(run, "a"), TaskState::Accepted);
+}
+
+#[test]
+fn cancelling_a_task_takes_its_tree_at_once_and_a_retry_brings_all_of_it_back() {
+    let mut world = World::new();
+    let tasks = vec![
+        task_spec("root"),
+        after("child", &["root"]),
+        after("leaf", &["child"]),
+        task_spec("other"),
+        TaskSpec { after: vec!["root".parse().unwrap()], ..task_spec("later") },
+    ];
+    let run = world.submit(run_spec("r"), tasks).unwrap();
+    let Reply::Outcomes(outcomes) = world.cancel(run, &["root"]) else { panic!() };
+    assert_eq!(outcomes[0].note, "and 2 that depend on it: child, leaf");
+    for name in ["child", "leaf"] {
+        assert_eq!(world.state(run, name), TaskState::Cancelled, "{name}");
+    }
+    assert!(world.task(run, "leaf").reason.contains("dependency child was cancelled"));
+    assert_eq!(world.state(run, "root"), TaskState::Cancelled, "its host obeys at once");
+    assert_eq!(world.state(run, "other"), TaskState::Running);
+    assert_eq!(world.state(run, "later"), TaskState::Running, "it only waited for the end");
+    world.restart_manager();
+    world.retry(run, &["root"]);
+    for name in ["child", "leaf"] {
+        assert_eq!(world.state(run, name), TaskState::Queued, "{name}");
+    }
+    let agent = world.at_work(run, "root");
+    world.exit(agent, 0);
+    assert_eq!(world.state(run, "child"), TaskState::Running);
+}
+
+#[test]
+fn an_attempt_is_found_by_its_run_where_another_run_has_one_of_that_name() {
+    let mut world = World::new();
+    let first = world.submit(run_spec("first"), vec![task_spec("a")]).unwrap();
+    let second = world.submit(run_spec("second"), vec![task_spec("a")]).unwrap();
+    let (one, other) = (world.at_work(first, "a"), world.at_work(second, "a"));
+    assert_eq!(world.core.find_agent("first/a#1"), Ok(one));
+    assert_eq!(world.core.find_agent("second/a#1"), Ok(other));
+    for nobody in ["first/a#2", "first/a", "first/b#1", "third/a#1", "first/#1"] {
+        assert_eq!(world.core.find_agent(nobody).unwrap_err().code, ErrorCode::NotFound, "{nobody}");
+    }
+    assert!(world.core.why(world.now, "second/a#1").unwrap()[0].subject.starts_with("agent "));
+    assert!(world.core.why(world.now, "second/a").unwrap()[0].subject.starts_with("task "));
+}
+
+#[test]
+fn a_cancel_can_give_a_grace_of_its_own_and_keeps_the_work() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![verified("a")]).unwrap();
+    let agent = world.at_work(run, "a");
+    let key = world.key();
+    let ask = |grace_ms| Request::CancelRun { key, run: run.to_string(), tasks: vec!["a".into()], grace_ms };
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
+    world.ask(ask(Some(77_000))).unwrap();
+    let desired = world.core.fleet.desired(agent).unwrap();
+    assert_eq!(desired.grace_ms, Some(77_000));
+    let key = world.key();
+    let too_long = Request::CancelRun { key, run: run.to_string(), tasks: vec![], grace_ms: Some(u64::MAX) };
+    assert_eq!(world.ask(too_long).unwrap_err().code, ErrorCode::Invalid);
+    world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = false;
+    world.pass(30_000);
+    let task = world.task(run, "a");
+    assert_eq!(task.state, TaskState::Cancelled);
+    assert!(task.attempts[0].collected.is_some(), "what was done so far is kept");
 }
 
 #[test]

@@ -437,7 +437,7 @@ impl World {
     pub(super) fn cancel(&mut self, run: RunId, tasks: &[&str]) -> Reply {
         let key = self.key();
         let tasks = tasks.iter().map(|task| (*task).to_owned()).collect();
-        self.ask(Request::CancelRun { key, run: run.to_string(), tasks }).unwrap()
+        self.ask(Request::CancelRun { key, run: run.to_string(), tasks, grace_ms: None }).unwrap()
     }
 
     pub(super) fn retry(&mut self, run: RunId, tasks: &[&str]) -> Reply {

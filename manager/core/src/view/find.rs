@@ -6,7 +6,7 @@ use protocol::ids::{AgentId, HostId, Name, RunId, TaskId};
 use crate::Core;
 
 impl Core {
-    /// `NAME`, `NAME@HOST` or an id. A name means the agent that is there, else the last one that was.
+    /// `NAME`, `NAME@HOST`, `RUN/TASK#ATTEMPT` or an id. A name means the agent that is there, else the last one that was.
     ///
     /// # Errors
     /// Nothing, or more than one thing, is called so.
@@ -17,6 +17,10 @@ impl Core {
             && self.fleet.agent(id).is_some()
         {
             return Ok(id);
+        }
+        if let Some((run, attempt)) = target.split_once('/') {
+            let found = self.find_attempt(run, attempt);
+            return found.map_err(|error| if error.code == ErrorCode::NotFound { unknown() } else { error });
         }
         let (name, host) = match target.split_once('@') {
             Some((name, host)) => (name, Some(host.parse::<HostId>().map_err(|_| unknown())?)),
@@ -37,6 +41,17 @@ impl Core {
                 Err(WireError::new(ErrorCode::Conflict, message).hint("name one of the ids"))
             }
         }
+    }
+
+    /// `TASK#ATTEMPT` of this run.
+    fn find_attempt(&self, run: &str, attempt: &str) -> Result<AgentId, WireError> {
+        let unknown = || WireError::new(ErrorCode::NotFound, format!("no attempt {attempt:?} of {run:?}"));
+        let run = self.find_run(run)?;
+        let (task, number) = attempt.rsplit_once('#').ok_or_else(unknown)?;
+        let task = self.work.task(self.find_task_in(run, task)?).ok_or_else(unknown)?;
+        let number: u32 = number.parse().map_err(|_| unknown())?;
+        let found = task.record.attempts.iter().find(|attempt| attempt.number == number);
+        found.map(|attempt| attempt.agent).ok_or_else(unknown)
     }
 
     /// Name or id. A name means the run that is not over, else the last one that was.

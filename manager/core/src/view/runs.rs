@@ -7,7 +7,7 @@ use protocol::task::{RunView, TaskState, TaskView, Waiting};
 use protocol::time::Timestamp;
 
 use crate::Core;
-use crate::record::{Feedback, TaskRecord};
+use crate::record::{Feedback, Landing, TaskRecord};
 use crate::run::placement::Depth;
 use crate::run::task::Dependencies;
 use crate::run::{Run, Task};
@@ -106,6 +106,12 @@ fn task_view(run: &Run, task: &Task, waiting: Option<Waiting>) -> TaskView {
         unverified: record.unverified,
         attempts: record.attempts.clone(),
         branch: record.branch.clone(),
+        landing: match record.landing {
+            Landing::None => None,
+            Landing::Due => Some(protocol::task::Landing::Due),
+            Landing::Done => Some(protocol::task::Landing::Made),
+            Landing::Refused => Some(protocol::task::Landing::Refused),
+        },
         submitted_at: record.submitted_at,
         ended_at: record.ended_at,
         decisions: record.decisions.clone(),

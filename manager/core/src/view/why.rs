@@ -98,15 +98,18 @@ fn live_words(view: &AgentView) -> (String, &'static str) {
 }
 
 impl Core {
-    /// `target` is an agent, a run, a task's id or `RUN/TASK`.
+    /// `target` is an agent, a run, a task's id, `RUN/TASK` or `RUN/TASK#ATTEMPT`.
     ///
     /// # Errors
     /// Nothing is called so.
     pub fn why(&self, now: Timestamp, target: &str) -> Result<Vec<Reason>, WireError> {
         if let Some((run, task)) = target.split_once('/') {
             let run = self.find_run(run)?;
-            let task = self.find_task_in(run, task)?;
-            return Ok(self.why_task(now, task));
+            return match (self.find_task_in(run, task), self.find_agent(target)) {
+                (Ok(task), _) => Ok(self.why_task(now, task)),
+                (Err(_), Ok(agent)) => Ok(self.why_agent(now, agent)),
+                (Err(unknown), Err(_)) => Err(unknown),
+            };
         }
         if let Some(task) = target.parse::<TaskId>().ok().filter(|id| self.work.task(*id).is_some()) {
             return Ok(self.why_task(now, task));

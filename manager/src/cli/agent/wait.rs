@@ -34,7 +34,8 @@ pub fn run(context: &Context, args: &Wait) -> Result<u8, Failure> {
         [target] if args.agents.labels.is_empty() => Some(target.as_str()),
         _ => None,
     };
-    if let Some(task) = args.agents.targets.iter().find(|target| target.contains('/')) {
+    let is_task = |target: &&String| target.contains('/') && !is_attempt(target);
+    if let Some(task) = args.agents.targets.iter().find(is_task) {
         return match one {
             Some(target) => run(target, of_run?),
             None => Err(Failure::usage(format!("{task} is a task; wait for it alone"))),
@@ -90,8 +91,15 @@ fn wait_on(
     Ok(Waited { views, timed_out: done.is_none() })
 }
 
+/// `RUN/TASK#ATTEMPT` is an agent.
+fn is_attempt(target: &str) -> bool {
+    target.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+}
+
 fn is_called(view: &AgentView, target: &str) -> bool {
+    let attempt = target.split_once('/').filter(|_| is_attempt(target)).map(|(_, attempt)| attempt);
     view.id.to_string() == target
+        || attempt == Some(view.name.as_str())
         || view.name == target
         || target.split_once('@') == Some((view.name.as_str(), view.host.as_str()))
 }

@@ -187,9 +187,9 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
     /// List the tasks of a run
     #[command(before_help = "Examples:\n  phalanx tasks\n  phalanx tasks nightly --state FAILED -o wide")]
     Tasks(run::Tasks),
-    /// Cancel a run, or tasks of it
+    /// Cancel a run, or tasks and what depends on them
     #[command(
-        before_help = "Examples:\n  phalanx cancel nightly\n  phalanx cancel nightly fix-parser fix-lexer"
+        before_help = "Examples:\n  phalanx cancel nightly --wait\n  phalanx cancel nightly/fix-parser --grace 1m"
     )]
     Cancel(run::Cancel),
     /// Try tasks again

@@ -31,6 +31,9 @@ pub struct Patch {
     /// This attempt of the task [default: the last]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempt: Option<u32>,
+    /// Of a run: also work that was not accepted
+    #[arg(long)]
+    pub all: bool,
     /// Write over files that are there
     #[arg(long)]
     pub force: bool,

@@ -73,11 +73,21 @@ pub struct Tasks {
 
 #[derive(Args, Debug)]
 pub struct Cancel {
-    /// A run's name or id
+    /// A run's name or id, RUN/TASK, or a task of the latest run
+    #[arg(value_name = "RUN|TASK")]
     pub run: String,
-    /// Names or ids of tasks; all when absent
+    /// Names or ids of tasks of the run; all of it when absent
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
+    /// Time between the request to end and the kill [default: the task's own]
+    #[arg(long, value_name = "TIME")]
+    pub grace: Option<String>,
+    /// Wait until all that was cancelled is over
+    #[arg(long)]
+    pub wait: bool,
+    /// With --wait: at most so long; then exit 124
+    #[arg(long, value_name = "TIME", default_value = "24h", requires = "wait")]
+    pub timeout: String,
     /// The same key gives the same answer again
     #[arg(long, value_name = "K")]
     pub key: Option<String>,

@@ -2,11 +2,12 @@
 //! its begin is kept with the task.
 
 use std::io::{BufRead, Read};
+use std::time::{Duration, Instant};
 
 use protocol::agent::Blob;
 use protocol::api::{COMMENT_LIMIT, DecideTasks, Outcome, PROMPT_LIMIT, Reply, Request};
 use protocol::error::ErrorCode;
-use protocol::task::{TaskState, TaskView, Verdict};
+use protocol::task::{Landing, TaskState, TaskView, Verdict};
 use sha2::{Digest, Sha256};
 
 use super::super::args::review::{Accept, Finished, Reject};
@@ -20,6 +21,10 @@ use super::super::output::when::now;
 use super::super::run::list::{named_or_latest, whole};
 use super::super::run::submit::upload_blob;
 use super::super::run::view::TaskRow;
+use super::super::run::wait::follow;
+
+/// An accepted task has its branch at once, unless its host is busy or away.
+const BRANCH_LIMIT: Duration = Duration::from_secs(20);
 
 pub fn accept(context: &Context, args: &Accept) -> Result<u8, Failure> {
     decide(context, &args.finished, Verdict::Accepted, "accept")
@@ -57,8 +62,48 @@ fn decide(context: &Context, args: &Finished, verdict: Verdict, verb: &str) -> R
         Reply::Outcomes(outcomes) => outcomes,
         other => return Err(unexpected(other)),
     };
-    show(context, &mut client, &targets, &outcomes, verdict)?;
-    told(&outcomes)
+    drop(client);
+    let refused = if verdict == Verdict::Accepted { landed(context, &targets, &outcomes)? } else { false };
+    show(context, &mut context.client()?, &targets, &outcomes, verdict)?;
+    match told(&outcomes) {
+        Ok(exit::OK) if refused => Err(Failure::Told(exit::CONFLICT)),
+        code => code,
+    }
+}
+
+/// Waits a little for the branches of what was accepted. True when one cannot be made, which is told.
+fn landed(context: &Context, targets: &[String], outcomes: &[Outcome]) -> Result<bool, Failure> {
+    let mut refused = false;
+    for (target, outcome) in targets.iter().zip(outcomes) {
+        if outcome.error.is_some() {
+            continue;
+        }
+        let deadline = Instant::now().checked_add(BRANCH_LIMIT);
+        let mut last = None;
+        context.over_restarts(deadline, |client| {
+            let view = one(client, target)?;
+            let (due, run) = (view.landing == Some(Landing::Due), view.run.to_string());
+            last = Some(view);
+            if !due || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(Some(()));
+            }
+            follow(context, &run, deadline)?;
+            Ok(None)
+        })?;
+        let Some(view) = last else { continue };
+        match view.landing {
+            Some(Landing::Refused) => {
+                refused = true;
+                say(&safe_line(&format!("error: {target}: accepted, but {}", view.reason)));
+                say("  try: phalanx merge, or phalanx patch; the work is kept under its ref");
+            }
+            Some(Landing::Due | Landing::Unknown) => {
+                say(&safe_line(&format!("note: {target}: its branch comes when its host answers")));
+            }
+            Some(Landing::Made) | None => {}
+        }
+    }
+    Ok(refused)
 }
 
 /// A change of tasks that were selected, or of several, needs a yes. Off a terminal that is `--yes`.

@@ -38,13 +38,18 @@ pub fn run(context: &Context, args: &Patch) -> Result<u8, Failure> {
                     failure
                 }
             })?;
-            for task in tasks.iter().filter(|task| is_work(task)) {
+            for task in tasks.iter().filter(|task| is_work(task, args.all)) {
                 let name = slug(task.spec.name.as_str(), 40);
                 let place = folder.join(format!("{name}-{}", task.id.tail()));
                 writer.task(&mut client, &task.id.to_string(), None, &place)?;
             }
             if writer.rows.is_empty() {
-                say(&safe_line(&format!("run {}: no task has finished work", run.spec.name)));
+                let which = if args.all {
+                    "no task has recorded work"
+                } else {
+                    "no work was accepted (--all: also other)"
+                };
+                say(&safe_line(&format!("run {}: {which}", run.spec.name)));
             }
         }
         other => other?,
@@ -64,11 +69,11 @@ pub fn run(context: &Context, args: &Patch) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// Work that a person may want: finished, whether it was taken yet or not.
-fn is_work(task: &TaskView) -> bool {
-    let finished = matches!(task.state, TaskState::Accepted | TaskState::Merged | TaskState::Review);
+/// Work that was taken; with `all`, whatever was recorded.
+fn is_work(task: &TaskView, all: bool) -> bool {
+    let taken = matches!(task.state, TaskState::Accepted | TaskState::Merged);
     let collected = task.attempts.last().and_then(|attempt| attempt.collected.as_ref());
-    finished && collected.is_some_and(|collected| collected.commit.is_some())
+    (taken || all) && collected.is_some_and(|collected| collected.commit.is_some())
 }
 
 struct PatchRow {

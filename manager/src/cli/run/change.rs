@@ -1,10 +1,10 @@
-//! `cancel`, `retry` and `scale`.
+//! `retry` and `scale`, and how a change of a run is told.
 
 use protocol::api::{Outcome, Reply, Request};
 use protocol::ids::RequestKey;
 use protocol::task::TaskState;
 
-use super::super::args::run::{Cancel, Retry, Scale};
+use super::super::args::run::{Retry, Scale};
 use super::super::client::Client;
 use super::super::context::{Context, request_key, unexpected, with_key};
 use super::super::error::{Failure, exit};
@@ -14,14 +14,6 @@ use super::super::output::sanitise::safe_line;
 use super::super::output::when::now;
 use super::list::{named_or_latest, one, whole};
 use super::view::RunRow;
-
-pub fn cancel(context: &Context, args: &Cancel) -> Result<u8, Failure> {
-    let key = request_key(args.key.as_deref())?;
-    let mut client = context.client()?;
-    let request = Request::CancelRun { key: key.clone(), run: args.run.clone(), tasks: args.tasks.clone() };
-    let outcomes = ask(&mut client, "phalanx cancel", &request, &key)?;
-    finish(context, &mut client, &args.run, &outcomes)
-}
 
 pub fn retry(context: &Context, args: &Retry) -> Result<u8, Failure> {
     if !args.failed && args.tasks.is_empty() {
@@ -57,7 +49,7 @@ fn failed(client: &mut Client, run: &str) -> Result<Vec<String>, Failure> {
     Ok(failed.map(|task| task.id.to_string()).collect())
 }
 
-fn ask(
+pub(super) fn ask(
     client: &mut Client,
     command: &str,
     request: &Request,
@@ -71,7 +63,12 @@ fn ask(
 }
 
 /// The run as it is now; refused tasks are told and decide the exit code.
-fn finish(context: &Context, client: &mut Client, run: &str, outcomes: &[Outcome]) -> Result<u8, Failure> {
+pub(super) fn finish(
+    context: &Context,
+    client: &mut Client,
+    run: &str,
+    outcomes: &[Outcome],
+) -> Result<u8, Failure> {
     let now = now();
     let rows = [RunRow { view: one(client, run)?, now }];
     let mut out = Stdout::default();
@@ -79,6 +76,14 @@ fn finish(context: &Context, client: &mut Client, run: &str, outcomes: &[Outcome
         list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(now), note: None, empty: "" })?;
     }
     out.done()?;
+    told(outcomes)
+}
+
+/// What there is to say of each, on standard error; those that were refused decide the exit code.
+pub(super) fn told(outcomes: &[Outcome]) -> Result<u8, Failure> {
+    for outcome in outcomes.iter().filter(|outcome| !outcome.note.is_empty()) {
+        say(&safe_line(&format!("{}: {}", outcome.target, outcome.note)));
+    }
     let mut code = exit::OK;
     for (outcome, error) in
         outcomes.iter().filter_map(|outcome| outcome.error.as_ref().map(|error| (outcome, error)))

@@ -1,5 +1,6 @@
 //! The commands about runs and tasks.
 
+pub mod cancel;
 pub mod change;
 pub mod follow;
 pub mod list;

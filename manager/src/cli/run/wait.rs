@@ -133,7 +133,7 @@ fn named<'a>(tasks: &'a [TaskView], name: &str, run: &str) -> Result<&'a TaskVie
 }
 
 /// Until the run has changed, or it is time to look again.
-fn follow(context: &Context, run: &str, deadline: Option<Instant>) -> Result<(), Failure> {
+pub fn follow(context: &Context, run: &str, deadline: Option<Instant>) -> Result<(), Failure> {
     let again = Instant::now() + LOOK_AGAIN;
     let until = deadline.map_or(again, |deadline| deadline.min(again));
     let mut changes = 0;

@@ -182,7 +182,14 @@ fn run_requests() -> Vec<(&'static str, Request)> {
         ("list-runs", Request::ListRuns),
         ("show-run", Request::ShowRun { run: run() }),
         ("follow-run", Request::FollowRun { run: run() }),
-        ("cancel-run", Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]) }),
+        (
+            "cancel-run",
+            Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]), grace_ms: None },
+        ),
+        (
+            "cancel-run-graceful",
+            Request::CancelRun { key: key(), run: run(), tasks: Vec::new(), grace_ms: Some(60_000) },
+        ),
         ("retry-tasks", Request::RetryTasks { key: key(), run: run(), tasks: Vec::new() }),
         (
             "add-tasks",

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{CommitMode, Prepare, ResourceLimits};
 use protocol::task::{
-    Accept, Attempt, Decision, Failure, FailureClass, Retries, RunSpec, RunView, SubmitTask, TaskSpec,
-    TaskState, TaskView, Verdict, Verification, Waiting,
+    Accept, Attempt, Decision, Failure, FailureClass, Landing, Retries, RunSpec, RunView, SubmitTask,
+    TaskSpec, TaskState, TaskView, Verdict, Verification, Waiting,
 };
 
 use super::agents::{blob, collected, end, environment, limits};
@@ -131,6 +131,7 @@ pub(crate) fn task_view() -> TaskView {
         unverified: true,
         attempts: vec![attempt()],
         branch: Some(text("phalanx/nightly-1/fix-it-2")),
+        landing: None,
         submitted_at: AT,
         ended_at: Some(AT.after_ms(99_000)),
         decisions: Vec::new(),
@@ -175,6 +176,7 @@ pub(crate) fn prepare() -> Box<Prepare> {
 }
 
 pub(crate) fn all() -> Vec<Sample> {
+    let landing = Some(Landing::Refused);
     let reviewed = TaskView { decisions: vec![decision()], ..task_view() };
     let waits = [
         ("turn", Waiting::Turn { ahead: 12 }),
@@ -209,7 +211,11 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("task-view", task_view()),
         Sample::of("task-view-least", least_view),
         Sample::of("task-view-reviewed", reviewed),
-        Sample::of("run-spec-capped", RunSpec { caps: BTreeMap::from([(text("gpu"), 1)]), ..run_spec() }),
+        Sample::of("task-view-refused", TaskView { landing, ..task_view() }),
+        Sample::of(
+            "run-spec-capped",
+            RunSpec { caps: BTreeMap::from([(text("gpu"), 1), (text("team=infra"), 3)]), ..run_spec() },
+        ),
         Sample::of("run-view", run_view()),
         Sample::of("run-view-open", RunView { ended_at: None, ..run_view() }),
     ];

@@ -77,3 +77,40 @@ fn rejected_work_is_done_again_with_the_comment_and_lands_when_it_is_accepted() 
     let _ = install.run(&["accept"]).ended_with(2);
     let _ = install.run(&["reject", "essay", "-f", "/no/such/file"]).ended_with(3);
 }
+
+#[test]
+fn a_branch_that_cannot_be_made_is_told_and_the_work_stays_accepted() {
+    let install = Install::start();
+    let repo = install.repo("repo");
+    let at = repo.path.display();
+    let task =
+        format!("  - {{name: essay, repo: '{at}', accept: review, command: [sh, -c, 'echo x > x']}}\n");
+    submit(&install, "taken", &task, 8);
+    let branch = install.agent("taken/essay#1").report().workspace.clone().unwrap().branch.unwrap();
+    repo.git(&["branch", &branch, "main"]);
+    let ran = install.run(&["accept", "taken/essay"]).ended_with(5);
+    assert!(
+        ran.stderr.contains("accepted, but") && ran.stderr.contains("its branch was not made"),
+        "{}",
+        ran.stderr
+    );
+    let essay = install.task("taken", "essay");
+    assert_eq!((essay.state, essay.branch), (TaskState::Accepted, None));
+}
+
+#[test]
+fn patches_of_a_run_are_those_of_accepted_work_unless_all_is_asked_for() {
+    let install = Install::start();
+    let repo = install.repo("repo");
+    let at = repo.path.display();
+    let tasks = format!(
+        "  - {{name: taken, repo: '{at}', command: [sh, -c, 'echo x > x']}}\n  \
+           - {{name: open, repo: '{at}', accept: review, command: [sh, -c, 'echo y > y']}}\n"
+    );
+    submit(&install, "mixed", &tasks, 7);
+    let (some, all) = (install.text_path("some"), install.text_path("all"));
+    let ran = install.run(&["patch", "mixed", "--out", &some]).succeeded();
+    assert!(ran.text().contains("taken-") && !ran.text().contains("open-"), "{}", ran.text());
+    let ran = install.run(&["patch", "mixed", "--out", &all, "--all"]).succeeded();
+    assert!(ran.text().contains("taken-") && ran.text().contains("open-"), "{}", ran.text());
+}

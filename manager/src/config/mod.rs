@@ -16,6 +16,7 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
+use crate::notify::hook::Hook;
 use crate::runfile::profile::{self, Profile};
 use key::{KEYS, Key};
 use layer::{Files, Layer};
@@ -49,6 +50,8 @@ pub struct NamedProfile {
 pub struct Settings {
     entries: BTreeMap<&'static str, Entry>,
     profiles: BTreeMap<String, NamedProfile>,
+    /// Of all layers together.
+    hooks: Vec<Hook>,
 }
 
 impl Default for Settings {
@@ -62,6 +65,7 @@ impl Default for Settings {
             profiles: profiles
                 .map(|(name, profile)| (name, NamedProfile { profile, origin: built_in() }))
                 .collect(),
+            hooks: Vec::new(),
         }
     }
 }
@@ -114,6 +118,13 @@ impl Settings {
     fn take(&mut self, found: read::Found) {
         self.entries.extend(found.entries);
         self.profiles.extend(found.profiles);
+        for hook in found.hooks {
+            // Twice to the same place is once, for the one or the other.
+            match self.hooks.iter_mut().find(|known| known.to == hook.to) {
+                Some(known) => known.merge(hook),
+                None => self.hooks.push(hook),
+            }
+        }
     }
 
     pub fn entry(&self, key: &Key) -> Option<&Entry> {
@@ -144,6 +155,11 @@ impl Settings {
     /// Caps by label; none where there are none.
     pub fn label_caps(&self) -> BTreeMap<String, u32> {
         self.text(&key::LABEL_CAPS).and_then(|text| value::caps(text).ok()).unwrap_or_default()
+    }
+
+    /// Whom to notify of what.
+    pub fn hooks(&self) -> &[Hook] {
+        &self.hooks
     }
 
     /// Every profile by its name.

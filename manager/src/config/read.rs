@@ -9,6 +9,7 @@ use std::path::Path;
 use super::key::{self, KEYS, Key, PROFILE_LAYERS};
 use super::layer::Layer;
 use super::{Entry, NamedProfile, Origin, toml};
+use crate::notify::hook::Hook;
 use crate::runfile::fields::Fields;
 use crate::runfile::format::node::{Kind, Node};
 use crate::runfile::problem::{Collector, Place, Problems, suggestion};
@@ -17,11 +18,15 @@ use crate::runfile::schema::read_profiles;
 /// A larger file is no configuration.
 const FILE_LIMIT: u64 = 1 << 20;
 
+/// Hooks of one file: each has a delivery under way at times.
+const HOOKS_MOST: usize = 32;
+
 /// What one layer says.
 #[derive(Debug, Default)]
 pub struct Found {
     pub entries: BTreeMap<&'static str, Entry>,
     pub profiles: BTreeMap<String, NamedProfile>,
+    pub hooks: Vec<Hook>,
 }
 
 /// Everything that is wrong with the configuration, by file.
@@ -99,7 +104,7 @@ pub fn text(text: &str, name: &str, layer: Layer) -> Result<Found, Problems> {
 
 fn document(node: &Node, name: &str, layer: Layer, found: &mut Found, problems: &mut Collector) {
     let mut known = key::sections();
-    known.push("profiles");
+    known.extend(["profiles", "notify"]);
     if Fields::open(node, "a configuration file", &known, None, problems).is_none() {
         return;
     }
@@ -107,6 +112,9 @@ fn document(node: &Node, name: &str, layer: Layer, found: &mut Found, problems: 
         if let Some(node) = node.get(section) {
             self::section(section, node, name, layer, found, problems);
         }
+    }
+    if let Some(node) = node.get("notify") {
+        hooks(node, name, layer, found, problems);
     }
     let Some(profiles) = node.get("profiles") else { return };
     if !PROFILE_LAYERS.contains(&layer) {
@@ -119,6 +127,23 @@ fn document(node: &Node, name: &str, layer: Layer, found: &mut Found, problems: 
         let at = profiles.get(&profile_name).map_or(profiles.at, |node| node.at);
         let origin = Origin { layer, place: format!("{name}:{}", at.line) };
         found.profiles.insert(profile_name, NamedProfile { profile, origin });
+    }
+}
+
+fn hooks(node: &Node, name: &str, layer: Layer, found: &mut Found, problems: &mut Collector) {
+    if !PROFILE_LAYERS.contains(&layer) {
+        let why = "they name programs that are run, and where what happens is told";
+        return problems.add(node.at, not_here("notify", why, PROFILE_LAYERS));
+    }
+    let Kind::List(items) = &node.kind else {
+        return problems.add(node.at, "notify is a list: write [[notify]]");
+    };
+    if items.len() > HOOKS_MOST {
+        problems.add(node.at, format!("notify: more than {HOOKS_MOST} hooks"));
+    }
+    for item in items {
+        let origin = Origin { layer, place: format!("{name}:{}", item.at.line) };
+        found.hooks.extend(Hook::read(item, origin, problems));
     }
 }
 

@@ -44,7 +44,11 @@ fn node(text: &str, item: &Item, parent: Place) -> Option<Node> {
         Item::Value(found) => Some(value(text, found, at)),
         Item::Table(found) => Some(table(text, found, at)),
         Item::ArrayOfTables(found) => {
-            Some(Node { at, kind: Kind::List(found.iter().map(|item| table(text, item, at)).collect()) })
+            let items = found.iter().map(|item| {
+                let at = item.span().map_or(at, |span| place(text, &span));
+                table(text, item, at)
+            });
+            Some(Node { at, kind: Kind::List(items.collect()) })
         }
     }
 }
@@ -82,6 +86,13 @@ mod tests {
         let cpu = defaults.get("cpu").unwrap();
         assert_eq!((cpu.scalar(), cpu.at), (Some("1.50"), Place { line: 3, column: 9 }));
         assert_eq!(defaults.get("pids").unwrap().scalar(), Some("10"));
+    }
+
+    #[test]
+    fn each_of_several_tables_of_one_name_has_its_own_place() {
+        let node = parse("[[notify]]\non = 'failed'\n\n[[notify]]\non = 'blocked'\n").unwrap();
+        let Kind::List(items) = &node.get("notify").unwrap().kind else { panic!("{node:?}") };
+        assert_eq!(items.iter().map(|item| item.at.line).collect::<Vec<_>>(), [1, 4]);
     }
 
     #[test]

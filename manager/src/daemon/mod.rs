@@ -18,6 +18,7 @@ pub mod driver;
 mod error;
 pub mod facts;
 pub mod hosts;
+pub mod notify;
 pub mod parts;
 pub mod queries;
 pub mod retention;

@@ -21,6 +21,7 @@ use super::hosts::inbound;
 use super::hosts::log_tail::LogTails;
 use super::hosts::rpc::Rpc;
 use super::hosts::{self, Hosts};
+use super::notify::Notifier;
 use super::queries::ShellFacts;
 use super::secrets::Secrets;
 use super::server::request::Answerer;
@@ -29,6 +30,7 @@ use super::{facts, parts, retention};
 use crate::embedded::Layout;
 use crate::embedded::lock::Lock;
 use crate::embedded::nats::keys;
+use crate::notify::ledger;
 use crate::store::seal::FleetKey;
 use crate::store::{Bucket, Store, StoreConfig};
 
@@ -126,6 +128,13 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     tasks.spawn(facts::append_facts(store.clone(), region, clock.clone(), facts_in));
     tasks.spawn(inbound::watch_reports(driver.clone(), reports));
     tasks.spawn(inbound::take_heartbeats(driver.clone(), heartbeats));
+    let notifier = Notifier {
+        hosts: hosts.clone(),
+        store: store.clone(),
+        secrets: secrets.clone(),
+        folder: ledger::folder(layout),
+    };
+    tasks.spawn(notifier.keep(stopped.clone()));
     tasks.spawn(retention::keep(driver.clone(), clock.clone(), stopped.clone()));
     let rpc = Rpc { hosts: hosts.clone(), blobs: Arc::clone(&blobs), secrets };
     tasks.spawn(rpc.serve(bus.host_requests().await?, stopped.clone()));

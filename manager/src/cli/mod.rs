@@ -121,6 +121,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Du(args) => house::du::run(context, &args),
         Command::Gc(args) => house::gc::run(context, &args),
         Command::Config(args) => config::run(context, &args.command),
+        Command::Notify(args) => system::notify::run(context, &args.command),
         Command::Profile(args) => config::profile::run(context, &args.command),
         Command::Help { words } => explain::help::run(&words),
         Command::Man { out } => explain::man::run(out.as_deref(), context.quiet),

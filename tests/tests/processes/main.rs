@@ -17,6 +17,7 @@ mod house;
 mod input;
 mod limits;
 mod looking;
+mod notifying;
 mod recovery;
 mod review;
 mod screen;

@@ -114,3 +114,19 @@ pub enum ProfileCommand {
         keep: bool,
     },
 }
+
+#[derive(Args, Debug)]
+pub struct Notify {
+    #[command(subcommand)]
+    pub command: NotifyCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum NotifyCommand {
+    /// List the hooks of the settings and how their deliveries went
+    #[command(before_help = "Examples:\n  phalanx notify ls\n  phalanx notify ls -o json")]
+    Ls,
+    /// Send a sample to every hook and say what came back
+    #[command(before_help = "Examples:\n  phalanx notify test\n  phalanx notify test -o json")]
+    Test,
+}

@@ -244,6 +244,9 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
     /// Profiles: how agent programs are started
     #[command(before_help = "Examples:\n  phalanx profile ls\n  phalanx profile test claude")]
     Profile(config::Profile),
+    /// Notifications: whom the settings notify, how it went, and a test
+    #[command(before_help = "Examples:\n  phalanx notify ls\n  phalanx notify test")]
+    Notify(config::Notify),
 
     /// Explain a topic or a command: exit-codes, environment, tasks, phases, files
     #[command(before_help = "Examples:\n  phalanx help exit-codes\n  phalanx help config set")]

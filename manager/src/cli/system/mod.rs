@@ -3,5 +3,6 @@
 pub mod completion;
 pub mod doctor;
 pub mod hosts;
+pub mod notify;
 pub mod start;
 pub mod status;

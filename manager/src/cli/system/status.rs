@@ -11,7 +11,9 @@ use super::super::output::pipe::Stdout;
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::output::table::details;
 use super::super::output::when::{age, now};
+use crate::config::Settings;
 use crate::embedded::status::{Facts, PartState, facts};
+use crate::notify::ledger;
 
 pub fn run(context: &Context) -> Result<u8, Failure> {
     let facts = facts(&context.layout);
@@ -24,7 +26,7 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
     };
     let mut out = Stdout::default();
     if matches!(context.format, OutputFormat::Table | OutputFormat::Wide | OutputFormat::Name) {
-        out.text(&local(&facts))?;
+        out.text(&local(&facts, &ledger::folder(&context.layout)))?;
         if let Some(fleet) = &fleet {
             out.text(&describe(fleet))?;
         }
@@ -42,7 +44,7 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
     Ok(if fleet.is_some() { exit::OK } else { exit::UNAVAILABLE })
 }
 
-fn local(facts: &Facts) -> String {
+fn local(facts: &Facts, folder: &std::path::Path) -> String {
     let mut text = format!("home: {}\n", safe_line(&facts.home.display().to_string()));
     for part in &facts.parts {
         let state = match &part.state {
@@ -54,6 +56,14 @@ fn local(facts: &Facts) -> String {
     }
     if let Some(failure) = facts.supervisor_says.as_ref().and_then(|status| status.failure.as_ref()) {
         text.push_str(&format!("last failure: {}: {}\n", failure.component, safe_line(&failure.cause)));
+    }
+    // Settings that are wrong are doctor's to tell.
+    for hook in Settings::of_daemons().unwrap_or_default().hooks() {
+        let ledger = ledger::read(folder, &hook.id()).ok().flatten();
+        if let Some(failure) = ledger.and_then(|ledger| ledger.failure) {
+            let why = format!("{hook}: {}", failure.why);
+            text.push_str(&format!("notifications fail: {}\n", safe_line(&why)));
+        }
     }
     if !facts.answering {
         let why = if facts.stopped_on_purpose { "stopped with: phalanx down" } else { "not running" };

@@ -12,6 +12,7 @@ use nix::unistd::{AccessFlags, access, geteuid};
 use super::Finding;
 use crate::config::{Settings, key};
 use crate::embedded::layout::Layout;
+use crate::notify::ledger;
 
 const DISK_LEAST_MB: u64 = 2048;
 const OPEN_FILES_WANTED: u64 = 4096;
@@ -250,6 +251,26 @@ fn sysctl(path: &str, wanted: u64, remedy: &str) -> Finding {
         }
         Some(value) => Finding::ok(value.to_string()),
         None => Finding::unknown(format!("{path} cannot be read")),
+    }
+}
+
+pub(super) fn notifications(layout: &Layout) -> Finding {
+    let hooks = Settings::of_daemons().unwrap_or_default().hooks().to_vec();
+    let folder = ledger::folder(layout);
+    let remedy = "phalanx notify ls; phalanx notify test";
+    let mut failing = Vec::new();
+    for hook in &hooks {
+        match ledger::read(&folder, &hook.id()) {
+            Ok(found) => failing.extend(
+                found.and_then(|ledger| ledger.failure).map(|failure| format!("{hook}: {}", failure.why)),
+            ),
+            Err(error) => return Finding::unknown(format!("{hook}: {error}")),
+        }
+    }
+    match (hooks.len(), failing.is_empty()) {
+        (0, _) => Finding::ok("nobody is notified: there is no [[notify]] in the settings"),
+        (count, true) => Finding::ok(format!("{count} hook(s)")),
+        (_, false) => Finding::warn(failing.join("; "), remedy),
     }
 }
 

@@ -59,7 +59,7 @@ impl Finding {
 
 type Probe = fn(&Layout) -> Finding;
 
-const PROBES: [(&str, Probe); 16] = [
+const PROBES: [(&str, Probe); 17] = [
     ("home", machine::home),
     ("tmux", programs::tmux),
     ("git", programs::git),
@@ -76,6 +76,7 @@ const PROBES: [(&str, Probe); 16] = [
     ("terminals", machine::terminals),
     ("inotify", machine::inotify),
     ("clock", machine::clock),
+    ("notifications", machine::notifications),
 ];
 
 /// Runs all probes at the same time.

@@ -1,0 +1,189 @@
+//! Notifications: a real program and a real web hook hear of what happens, once each under one id, and never a secret.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc;
+
+use phalanx_tests::install::Install;
+use phalanx_tests::programs::fake_agent;
+use phalanx_tests::wait;
+use serde_json::Value;
+
+/// Answers each request with the next of `answers` (the last for ever), and hands over what it was sent.
+fn server(answers: &'static [u16]) -> (u16, mpsc::Receiver<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (place, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let (mut bytes, mut buffer) = (Vec::new(), [0_u8; 4096]);
+            let (head, body) = loop {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                    let length = head.to_lowercase();
+                    let length = length.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+                    if length.is_some_and(|length| body.len() >= length.trim().parse().unwrap()) {
+                        break (head.to_owned(), body.to_owned());
+                    }
+                }
+                let count = stream.read(&mut buffer).unwrap();
+                assert!(count > 0, "cut off: {text}");
+                bytes.extend_from_slice(&buffer[..count]);
+            };
+            let code = answers.get(place).or(answers.last()).unwrap();
+            let answer = format!("HTTP/1.1 {code} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+            if sender.send((head, serde_json::from_str(&body).unwrap())).is_err() {
+                return;
+            }
+        }
+    });
+    (port, receiver)
+}
+
+fn settings(install: &Install, hooks: &str) {
+    install.settings(&format!("[host]\ndisk_share = \"100%\"\n{hooks}"));
+}
+
+/// What the command of a test was given, by its place.
+fn told(install: &Install) -> Vec<Value> {
+    install.lines("told").iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn hook(install: &Install) -> String {
+    let file = install.text_path("told");
+    format!("[[notify]]\non = ['failed', 'run-end']\ncommand = 'cat >> {file}; env >> {file}.env'\n")
+}
+
+#[test]
+fn a_program_and_a_web_hook_hear_of_a_failure_without_its_secrets() {
+    let install = Install::new();
+    let (port, heard) = server(&[503, 200]);
+    let webhook = format!("http://me:h00k-s3cr3t@127.0.0.1:{port}/in?token=h00k-t0k3n");
+    let hooks = format!("{}[[notify]]\non = 'failed'\nwebhook = '{webhook}'\n", hook(&install));
+    settings(&install, &hooks);
+    install.run(&["up"]).succeeded();
+    let tasks =
+        "name: bad\ntasks:\n  - {name: fix, command: ['/no/such/canary-77'], env: {KEY: canary-77}}\n";
+    let file = install.file("bad.yaml", tasks);
+    let _ = install.run(&["run", &file]);
+    let all = wait::until(wait::LIMIT, "both are told", || told(&install), |told| told.len() >= 2);
+    let events: Vec<&str> = all.iter().map(|notice| notice["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["failed", "run-end"]);
+    assert_eq!((&all[0]["task"]["name"], &all[0]["run"]["name"]), (&"fix".into(), &"bad".into()));
+    let reason = all[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("[redacted]") && reason.contains("/no/such/"), "{reason}");
+    assert_eq!(all[1]["counts"]["failed"], 1);
+    let variables = install.lines("told.env");
+    assert!(variables.iter().any(|line| line == "PHALANX_TASK_NAME=fix"), "{variables:?}");
+    assert!(variables.iter().all(|line| !line.contains("canary-77")), "{variables:?}");
+    // Refused once, sent again under the same id.
+    let first = heard.recv_timeout(wait::LIMIT).unwrap();
+    let second = heard.recv_timeout(wait::LIMIT).unwrap();
+    assert_eq!(first.1, second.1);
+    assert_eq!(first.1["id"], all[0]["id"]);
+    assert!(first.0.starts_with("POST /in?token=h00k-t0k3n HTTP/1.1"), "{}", first.0);
+    let credentials = "authorization: Basic bWU6aDAway1zM2NyM3Q=";
+    assert!(first.0.contains(credentials), "{}", first.0);
+    let listed = || install.run(&["notify", "ls", "-o", "json"]).succeeded().text();
+    wait::until(wait::LIMIT, "both are counted", listed, |text| text.contains("\"delivered\": 1,"));
+    // The address is nowhere but in the settings.
+    for words in [&["notify", "ls"][..], &["config", "view"], &["doctor"], &["status"], &["notify", "test"]] {
+        let ran = install.run(words);
+        let said = format!("{}{}", ran.text(), ran.stderr);
+        assert!(!said.contains("h00k"), "{words:?}: {said}");
+    }
+    for entry in std::fs::read_dir(install.layout().log()).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+        assert!(!text.contains("h00k") && !text.contains("canary-77"), "{text}");
+    }
+}
+
+#[test]
+fn what_happens_while_a_hook_fails_is_told_by_the_next_manager_under_its_id() {
+    let install = Install::new();
+    let (file, gate) = (install.text_path("told"), install.text_path("open"));
+    let command = format!("test -e {gate} || {{ echo the line is down >&2; exit 1; }}; cat >> {file}");
+    settings(&install, &format!("[[notify]]\non = ['run-end']\ncommand = '{command}'\n"));
+    install.run(&["up"]).succeeded();
+    let tasks = install.file("ok.yaml", "name: ok\ntasks:\n  - {name: a, command: 'true'}\n");
+    install.run(&["run", &tasks]).succeeded();
+    let status = || install.run(&["status"]).text();
+    wait::until(wait::LIMIT, "the failure is shown", status, |text| text.contains("the line is down"));
+    let doctor = install.run(&["doctor"]).text();
+    assert!(doctor.contains("the line is down"), "{doctor}");
+    install.kill("manager");
+    install.file("open", "");
+    let all = wait::until(wait::LIMIT, "it is told", || told(&install), |told| !told.is_empty());
+    assert_eq!(all[0]["run"]["name"], "ok");
+    let good = |text: &String| !text.contains("the line is down");
+    wait::until(wait::LIMIT, "all is well again", status, good);
+    // A second restart tells nothing twice: what is told in order after it is new.
+    install.kill("manager");
+    install.settled();
+    let tasks = install.file("more.yaml", "name: more\ntasks:\n  - {name: b, command: 'true'}\n");
+    install.run(&["run", &tasks]).succeeded();
+    let is_told = |told: &Vec<Value>| told.iter().any(|notice| notice["run"]["name"] == "more");
+    let all = wait::until(wait::LIMIT, "the next one is told", || told(&install), is_told);
+    let names: Vec<&str> = all.iter().map(|notice| notice["run"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ok", "more"]);
+    assert_ne!(all[0]["id"], all[1]["id"]);
+}
+
+#[test]
+fn an_agent_that_asks_is_told_of_without_its_screen() {
+    let install = Install::new();
+    let file = install.text_path("told");
+    settings(
+        &install,
+        &format!(
+            "[[notify]]\non = 'blocked'\ncommand = 'cat >> {file}'\n\
+             [profiles.asker]\ncommand = ['{}', 'ask', 'Proceed?', 'raw', 'hang']\n\
+             [profiles.asker.signals]\nasking = 'Proceed\\?$\\z'\nbusy = '^GOT'\n",
+            fake_agent()
+        ),
+    );
+    install.run(&["up"]).succeeded();
+    install.run(&["create", "mine", "asker"]).succeeded();
+    let all = wait::until(wait::LIMIT, "it is told", || told(&install), |told| !told.is_empty());
+    assert_eq!((&all[0]["event"], &all[0]["agent"]["name"]), (&"blocked".into(), &"mine".into()));
+    assert_eq!((&all[0]["phase"], &all[0]["reason"]), (&"BLOCKED".into(), &"question".into()));
+    assert!(!all[0].to_string().contains("Proceed"), "{}", all[0]);
+}
+
+#[test]
+fn a_test_says_what_came_back_and_a_project_can_name_no_hook() {
+    let install = Install::new();
+    let (port, _heard) = server(&[404]);
+    let good = hook(&install);
+    let bad = format!("[[notify]]\non = 'blocked'\nwebhook = 'http://127.0.0.1:{port}/x'\n");
+    let slow = "[[notify]]\non = 'blocked'\ncommand = 'sleep 600'\ntimeout = '300ms'\n";
+    settings(&install, &format!("{good}{bad}{slow}"));
+    let ran = install.run(&["notify", "test", "-o", "json"]).ended_with(1);
+    let document: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let said: Vec<(bool, &str)> = document["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| (item["delivered"].as_bool().unwrap(), item["came_back"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said[0], (true, "exit 0"));
+    assert!(!said[1].0 && said[1].1.contains("HTTP 404"), "{said:?}");
+    assert!(!said[2].0 && said[2].1.contains("not done within"), "{said:?}");
+    assert_eq!(told(&install)[0]["event"], "sample");
+    for (wrong, expected) in [
+        ("[[notify]]\non = 'faild'\ncommand = 'x'\n", "failed"),
+        ("[[notify]]\non = 'failed'\n", "neither command nor webhook"),
+        ("[[notify]]\non = 'failed'\nwebhook = 'hooks/s3cr3t'\n", "http://"),
+        ("[notify]\non = 'failed'\n", "write [[notify]]"),
+    ] {
+        settings(&install, wrong);
+        let ran = install.run(&["config", "validate"]).ended_with(2);
+        assert!(ran.stderr.contains(expected) && !ran.stderr.contains("s3cr3t"), "{}", ran.stderr);
+    }
+    settings(&install, "");
+    std::fs::write(install.path("user").join(".phalanx.toml"), good).unwrap();
+    let ran = install.run(&["config", "validate"]).ended_with(2);
+    assert!(ran.stderr.contains("notify cannot be set in this file"), "{}", ran.stderr);
+}

@@ -24,7 +24,7 @@ fn place(text: &str, span: &Range<usize>) -> Place {
     let lines = before.bytes().filter(|byte| *byte == b'\n').count();
     let column = before.get(line_start..).unwrap_or_default().chars().count();
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
-    Place { line: number(lines), column: number(column) }
+    Place::new(number(lines), number(column))
 }
 
 fn table(text: &str, table: &dyn TableLike, at: Place) -> Node {
@@ -84,7 +84,7 @@ mod tests {
         let node = parse("# ä\n[defaults]\n  cpu = 1.50\npids = 1_0\n").unwrap();
         let defaults = node.get("defaults").unwrap();
         let cpu = defaults.get("cpu").unwrap();
-        assert_eq!((cpu.scalar(), cpu.at), (Some("1.50"), Place { line: 3, column: 9 }));
+        assert_eq!((cpu.scalar(), cpu.at), (Some("1.50"), Place::new(3, 9)));
         assert_eq!(defaults.get("pids").unwrap().scalar(), Some("10"));
     }
 

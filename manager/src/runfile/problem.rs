@@ -8,13 +8,19 @@ pub const PROBLEM_LIMIT: usize = 20;
 /// Line and column, from 1; 0 where there is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
+    /// 0: the file itself; else one of those that it includes, as [`Collector::file`] numbers them.
+    pub file: u32,
     pub line: u64,
     pub column: u64,
 }
 
 impl Place {
+    pub fn new(line: u64, column: u64) -> Self {
+        Self { file: 0, line, column }
+    }
+
     pub fn line(line: u64) -> Self {
-        Self { line, column: 0 }
+        Self::new(line, 0)
     }
 }
 
@@ -31,6 +37,8 @@ pub struct Problem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems {
     pub file: String,
+    /// Files that it includes.
+    pub included: Vec<String>,
     pub first: Vec<Problem>,
     /// How many more there are.
     pub more: usize,
@@ -42,7 +50,7 @@ impl fmt::Display for Problems {
             if index > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}", self.file)?;
+            f.write_str(name_of(problem.at, &self.included).unwrap_or(&self.file))?;
             if problem.at.line > 0 {
                 write!(f, ":{}", problem.at.line)?;
                 if problem.at.column > 0 {
@@ -64,11 +72,18 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
+/// The name of an included file.
+fn name_of(at: Place, included: &[String]) -> Option<&str> {
+    let index = usize::try_from(at.file.checked_sub(1)?).ok()?;
+    included.get(index).map(String::as_str)
+}
+
 /// Takes problems as they are found.
 #[derive(Debug, Default)]
 pub struct Collector {
     found: Vec<Problem>,
     more: usize,
+    included: Vec<String>,
 }
 
 impl Collector {
@@ -92,6 +107,18 @@ impl Collector {
         }
     }
 
+    /// The number of one more file, for places in it.
+    pub fn file(&mut self, name: &str) -> u32 {
+        self.included.push(name.to_owned());
+        u32::try_from(self.included.len()).unwrap_or(u32::MAX)
+    }
+
+    /// `line 3`, or `line 3 of NAME` in a file that is included.
+    pub fn shown(&self, at: Place) -> String {
+        let of = name_of(at, &self.included).map(|name| format!(" of {name}")).unwrap_or_default();
+        format!("line {}{of}", at.line)
+    }
+
     pub fn count(&self) -> usize {
         self.found.len() + self.more
     }
@@ -101,8 +128,8 @@ impl Collector {
         if self.found.is_empty() {
             return Ok(value);
         }
-        self.found.sort_by_key(|problem| (problem.at.line, problem.at.column));
-        Err(Problems { file: file.to_owned(), first: self.found, more: self.more })
+        self.found.sort_by_key(|problem| (problem.at.file, problem.at.line, problem.at.column));
+        Err(Problems { file: file.to_owned(), included: self.included, first: self.found, more: self.more })
     }
 }
 

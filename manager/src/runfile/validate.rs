@@ -13,7 +13,7 @@ pub fn check(tasks: &[PlannedTask], problems: &mut Collector) {
     for (index, task) in tasks.iter().enumerate() {
         let name = task.spec.name.as_str();
         if let Some(first) = places.get(name).and_then(|first| tasks.get(*first)) {
-            let message = format!("the name is already taken in line {}", first.at.line);
+            let message = format!("the name is already taken in {}", problems.shown(first.at));
             problems.add_to_task(task.at, name, message);
         } else {
             places.insert(name, index);

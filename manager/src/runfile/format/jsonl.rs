@@ -19,12 +19,12 @@ pub fn parse(text: &str, problems: &mut Collector) -> Vec<Node> {
         }
         let number = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
         match serde_json::from_str::<Value>(line) {
-            Ok(value) => nodes.push(node(value, Place { line: number, column: 1 }, line)),
+            Ok(value) => nodes.push(node(value, Place::new(number, 1), line)),
             Err(error) => {
                 let column = u64::try_from(error.column()).unwrap_or(0);
                 let full = error.to_string();
                 let message = full.split(" at line ").next().unwrap_or(&full);
-                problems.add(Place { line: number, column }, format!("not JSON: {message}"));
+                problems.add(Place::new(number, column), format!("not JSON: {message}"));
             }
         }
     }
@@ -33,7 +33,7 @@ pub fn parse(text: &str, problems: &mut Collector) -> Vec<Node> {
 
 /// All of `text` as one JSON value.
 pub fn parse_whole(text: &str) -> Option<Node> {
-    serde_json::from_str::<Value>(text).ok().map(|value| node(value, Place { line: 1, column: 1 }, ""))
+    serde_json::from_str::<Value>(text).ok().map(|value| node(value, Place::new(1, 1), ""))
 }
 
 fn node(value: Value, at: Place, line: &str) -> Node {
@@ -47,7 +47,7 @@ fn node(value: Value, at: Place, line: &str) -> Node {
             entries
                 .into_iter()
                 .map(|(name, item)| {
-                    let at = Place { line: at.line, column: column_of(&name, line).unwrap_or(at.column) };
+                    let at = Place::new(at.line, column_of(&name, line).unwrap_or(at.column));
                     (Key { at, name }, node(item, at, line))
                 })
                 .collect(),
@@ -77,7 +77,7 @@ mod tests {
         let nodes = parse("{\"name\":\"a\", \"cpu\": 1}\n\n{\"name\":\"b\"}\n", &mut problems);
         assert_eq!(problems.count(), 0);
         assert_eq!(nodes.len(), 2);
-        assert_eq!(nodes[0].get("cpu").unwrap().at, Place { line: 1, column: 14 });
+        assert_eq!(nodes[0].get("cpu").unwrap().at, Place::new(1, 14));
         assert_eq!(nodes[1].at.line, 3);
     }
 

@@ -51,7 +51,7 @@ fn problem(error: &serde_saphyr::Error) -> Problem {
 }
 
 fn place(location: Location) -> Place {
-    Place { line: location.line(), column: location.column() }
+    Place::new(location.line(), location.column())
 }
 
 fn node(value: Spanned<Value>, source: &str) -> Node {
@@ -101,7 +101,7 @@ mod tests {
             Kind::List(items) => items[0].clone(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(task.get("priority").unwrap().at, Place { line: 4, column: 15 });
+        assert_eq!(task.get("priority").unwrap().at, Place::new(4, 15));
         let Kind::List(words) = &task.get("command").unwrap().kind else { panic!() };
         let words: Vec<_> = words.iter().map(|word| word.scalar().unwrap()).collect();
         assert_eq!(words, ["echo", "1.10", "true", "007", "no"]);
@@ -111,7 +111,7 @@ mod tests {
     fn duplicate_keys_are_kept_for_the_schema_to_refuse() {
         let Kind::Map(entries) = parse("a: 1\na: 2\n").unwrap().kind else { panic!() };
         assert_eq!(entries.len(), 2);
-        assert_eq!(entries[1].0.at, Place { line: 2, column: 1 });
+        assert_eq!(entries[1].0.at, Place::new(2, 1));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod fields;
 pub mod format;
+pub mod include;
 pub mod map;
 pub mod parse;
 pub mod problem;

@@ -1,8 +1,8 @@
-//! A task file, its rows and its variables → a plan that is right as a whole, or every problem. Nothing is sent and
-//! nothing but prompt files is read here.
+//! A task file, its rows and its variables → a plan that is right as a whole, or every problem. Nothing is sent, and
+//! nothing is read here but prompt files and files that are included.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protocol::ids::Name;
 
@@ -14,7 +14,7 @@ use super::prompt::PromptReader;
 use super::schema::Document;
 use super::task::{PlannedTask, Reader};
 use super::template::{BUILT_IN, RenderError, Renderer, Scope};
-use super::{slug, validate};
+use super::{include, slug, validate};
 
 /// A file as it was read.
 pub struct Source {
@@ -87,7 +87,10 @@ pub fn parse(source: &Source, options: &Options) -> Result<Plan, Problems> {
     let format = options.format.unwrap_or_else(|| format::detect(&source.name, text));
     let document = match format {
         Format::Yaml => match format::yaml::parse(text) {
-            Ok(node) => Document::read(&node, options.profiles.clone(), &mut problems),
+            Ok(node) => {
+                let node = include::resolve(node, source, &mut problems);
+                Document::read(&node, options.profiles.clone(), &mut problems)
+            }
             Err(problem) => {
                 problems.add(problem.at, problem.message);
                 return problems.finish(&source.name, Plan::empty());
@@ -106,9 +109,9 @@ pub fn parse(source: &Source, options: &Options) -> Result<Plan, Problems> {
     }
     // Lines and machine-made objects are taken as they are, unless something is there to be put into them.
     let templated = format == Format::Yaml || options.rows.is_some() || !options.set.is_empty();
-    let expanded = expand(&document, options, templated, &mut problems);
-    let mut reader =
-        Reader { folder: &source.folder, profiles: &document.profiles, prompts: PromptReader::default() };
+    let mut prompts = PromptReader::default();
+    let expanded = expand(&document, options, templated, (&source.folder, &mut prompts), &mut problems);
+    let mut reader = Reader { folder: &source.folder, profiles: &document.profiles, prompts };
     let tasks: Vec<PlannedTask> =
         expanded.iter().filter_map(|task| reader.read(&task.node, &task.name, &mut problems)).collect();
     if problems.count() == 0 {
@@ -150,6 +153,7 @@ fn expand(
     document: &Document,
     options: &Options,
     templated: bool,
+    (folder, prompts): (&Path, &mut PromptReader),
     problems: &mut Collector,
 ) -> Vec<Expanded> {
     let rows = options.rows.as_ref().or(document.rows.as_ref());
@@ -172,6 +176,7 @@ fn expand(
         for (place, task) in merged.iter().enumerate() {
             let mut errors = Vec::new();
             let mut node = if templated { renderer.render(task, &scope, &mut errors) } else { task.clone() };
+            render_prompt(&mut node, (folder, &mut *prompts), (&renderer, &scope), &mut errors);
             let wanted = name_of(&node, place + first_place);
             let fixed = name_of(task, place + first_place) == wanted;
             let name = match (row, names.get(&wanted)) {
@@ -206,6 +211,7 @@ fn expand(
         let scope = Scope::new(&options.set, None, 1);
         let mut errors = Vec::new();
         let mut node = if templated { renderer.render(&task, &scope, &mut errors) } else { task };
+        render_prompt(&mut node, (folder, &mut *prompts), (&renderer, &scope), &mut errors);
         let name = node.get("name").and_then(Node::scalar).unwrap_or("reduce").to_owned();
         for RenderError { at, message } in errors {
             problems.add_to_task(at, &name, message);
@@ -215,6 +221,42 @@ fn expand(
         expanded.push(Expanded { name, node });
     }
     expanded
+}
+
+/// Ends of prompt files that are templates.
+const TEMPLATES: &[&str] = &[".j2", ".jinja", ".jinja2"];
+
+/// A prompt file that is a template becomes the prompt that it gives; any other is taken as it is, by its reader.
+fn render_prompt(
+    node: &mut Node,
+    (folder, prompts): (&Path, &mut PromptReader),
+    (renderer, scope): (&Renderer, &Scope),
+    errors: &mut Vec<RenderError>,
+) {
+    let Kind::Map(entries) = &mut node.kind else { return };
+    // Both is an error of its own.
+    if entries.iter().any(|(key, node)| key.name == "prompt" && node.kind != Kind::Null) {
+        return;
+    }
+    let Some((key, file)) = entries.iter_mut().find(|(key, _)| key.name == "prompt_file") else { return };
+    let Some(path) = file.scalar().filter(|path| TEMPLATES.iter().any(|end| path.ends_with(end))) else {
+        return;
+    };
+    // One that cannot be read is told by its reader.
+    let Ok(bytes) = prompts.file(&folder.join(path)) else { return };
+    let rendered = match std::str::from_utf8(&bytes) {
+        Ok(text) => renderer.render_text(text, scope),
+        Err(_) => Err("it is not UTF-8".to_owned()),
+    };
+    match rendered {
+        Ok(text) => {
+            key.name = "prompt".to_owned();
+            file.kind = Kind::Text(text);
+        }
+        Err(message) => {
+            errors.push(RenderError { at: file.at, message: format!("prompt_file {path}: {message}") })
+        }
+    }
 }
 
 /// After every other task, unless it says after which.
@@ -238,8 +280,13 @@ fn with_defaults(defaults: Option<&Node>, task: &Node, problems: &mut Collector)
             .add(defaults.at, format!("defaults must be a map of task fields, found {}", defaults.what()));
         return task.clone();
     };
+    Node { at: task.at, kind: Kind::Map(inherit(defaults, own)) }
+}
+
+/// The fields of `own`, and those of `defaults` that it neither has nor drives out.
+pub(super) fn inherit(defaults: &[(Key, Node)], own: &[(Key, Node)]) -> Vec<(Key, Node)> {
     let has = |key: &str| own.iter().any(|(k, _)| k.name == key);
-    let mut entries = own.clone();
+    let mut entries = own.to_vec();
     for (key, value) in defaults {
         let driven_out = match key.name.as_str() {
             "command" => PROGRAM_KEYS.iter().any(|key| has(key)),
@@ -262,7 +309,7 @@ fn with_defaults(defaults: Option<&Node>, task: &Node, problems: &mut Collector)
             (None, _) => {}
         }
     }
-    Node { at: task.at, kind: Kind::Map(entries) }
+    entries
 }
 
 /// What neither the task nor its file says.

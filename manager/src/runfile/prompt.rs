@@ -19,6 +19,11 @@ pub struct PromptReader {
 }
 
 impl PromptReader {
+    /// The bytes of a prompt file, or why there are none.
+    pub fn file(&mut self, path: &Path) -> Result<Arc<[u8]>, String> {
+        self.files.entry(path.to_owned()).or_insert_with(|| read_file(path)).clone()
+    }
+
     /// `None` where there is none, or where it is wrong.
     pub fn read(&mut self, fields: &mut Fields<'_>, folder: &Path) -> Option<(Blob, Arc<[u8]>)> {
         let file = fields.text("prompt_file");
@@ -27,9 +32,7 @@ impl PromptReader {
             return None;
         }
         let (key, bytes) = if let Some(file) = file {
-            let path = folder.join(&file);
-            let read = self.files.entry(path.clone()).or_insert_with(|| read_file(&path)).clone();
-            match read {
+            match self.file(&folder.join(&file)) {
                 Ok(bytes) => ("prompt_file", bytes),
                 Err(message) => {
                     fields.complain(fields.place("prompt_file"), message);

@@ -8,7 +8,7 @@ use super::problem::{Collector, Place};
 use super::profile::{Profile, signals};
 
 const DOCUMENT: &[&str] =
-    &["name", "max_parallel", "labels", "caps", "defaults", "profiles", "rows", "tasks", "reduce"];
+    &["include", "name", "max_parallel", "labels", "caps", "defaults", "profiles", "rows", "tasks", "reduce"];
 const PROFILE: &[&str] = &["command", "interactive", "ready", "signals"];
 
 /// A document, its tasks not yet read.

@@ -75,7 +75,7 @@ impl Renderer {
         Node { at: node.at, kind }
     }
 
-    fn render_text(&self, text: &str, scope: &Scope) -> Result<String, String> {
+    pub(super) fn render_text(&self, text: &str, scope: &Scope) -> Result<String, String> {
         if !["{{", "{%", "{#"].iter().any(|mark| text.contains(mark)) {
             return Ok(text.to_owned());
         }

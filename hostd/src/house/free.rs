@@ -1,5 +1,6 @@
 //! Takes away what was asked for, after a look at whether it may go now. Repeatable: what is gone is done.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::measure::disk_bytes;
 use super::written_at;
 use crate::clock;
 use crate::machine::Handle;
+use crate::workspace::{MergedRef, Repository, WorkspaceError};
 
 /// Within which the loop and the bus let go of a destroyed agent.
 const FORGET_LIMIT: Duration = Duration::from_secs(10);
@@ -28,6 +30,7 @@ pub async fn free(
 ) -> Answer {
     let before = Timestamp(clock::now().0.saturating_sub(older_ms));
     let mut outcomes = Vec::with_capacity(items.len());
+    let mut repositories = Repositories::default();
     for item in items {
         let outcome = match &item {
             HouseItem::Archive { agent } => archive(machine, records, *agent, before, discard).await,
@@ -35,7 +38,9 @@ pub async fn free(
             HouseItem::Ref { name, .. } if is_named(records, name) => {
                 Err("its agent is still there".to_owned())
             }
-            HouseItem::Ref { repo, name, commit } => drop_ref(machine, repo, name, commit, before).await,
+            HouseItem::Ref { repo, name, commit } => {
+                repositories.drop_ref(machine, repo, name, commit, before).await
+            }
             HouseItem::Workspace { .. } | HouseItem::Transcript { .. } | HouseItem::Outputs { .. } => {
                 Err("it goes with its agent: phalanx destroy".to_owned())
             }
@@ -155,28 +160,65 @@ async fn base(machine: &Handle, path: &Path, before: Timestamp) -> Result<u64, S
     Ok(bytes)
 }
 
-async fn drop_ref(
-    machine: &Handle,
-    repo: &str,
-    name: &str,
-    commit: &str,
-    before: Timestamp,
-) -> Result<u64, String> {
-    let said = |error: crate::workspace::WorkspaceError| crate::chain(&error);
-    let repository = machine.workspaces.locate(&PathBuf::from(repo)).await.map_err(said)?;
-    let merged = machine.workspaces.merged_refs(&repository).await.map_err(said)?;
-    let Some(found) = merged.into_iter().find(|merged| merged.name == name) else {
-        let there = machine.workspaces.has_ref(&repository, name).await.map_err(said)?;
-        return if there { Err("its work is in no ref of the repository's own".to_owned()) } else { Ok(0) };
-    };
-    if found.commit != commit {
-        return Err("it has moved since".to_owned());
+/// The repositories of one request, each looked at once: that costs a walk over its branches.
+#[derive(Default)]
+struct Repositories(BTreeMap<String, Result<Seen, String>>);
+
+struct Seen {
+    repository: Repository,
+    merged: Vec<MergedRef>,
+}
+
+impl Repositories {
+    async fn drop_ref(
+        &mut self,
+        machine: &Handle,
+        repo: &str,
+        name: &str,
+        commit: &str,
+        before: Timestamp,
+    ) -> Result<u64, String> {
+        let said = |error: WorkspaceError| crate::chain(&error);
+        if !self.0.contains_key(repo) {
+            let seen = look(machine, repo).await.map_err(said);
+            self.0.insert(repo.to_owned(), seen);
+        }
+        let seen = match self.0.get(repo) {
+            Some(Ok(seen)) => seen,
+            Some(Err(why)) => return Err(why.clone()),
+            None => return Err("it was not looked at".to_owned()),
+        };
+        let Some(found) = seen.merged.iter().find(|merged| merged.name == name) else {
+            let there = machine.workspaces.has_ref(&seen.repository, name).await.map_err(said)?;
+            return if there {
+                Err("its work is in no ref of the repository's own".to_owned())
+            } else {
+                Ok(0)
+            };
+        };
+        if found.commit != commit {
+            return Err("it has moved since".to_owned());
+        }
+        if found.at > before {
+            return Err(YOUNG.to_owned());
+        }
+        // Refused when it has moved after the look.
+        let dropped = [(found.name.clone(), found.commit.clone())];
+        match machine.workspaces.drop_refs_at(&seen.repository, &dropped).await {
+            Ok(()) => Ok(0),
+            // Gone is done, whoever did it.
+            Err(error) => match machine.workspaces.has_ref(&seen.repository, name).await {
+                Ok(false) => Ok(0),
+                _ => Err(said(error)),
+            },
+        }
     }
-    if found.at > before {
-        return Err(YOUNG.to_owned());
-    }
-    machine.workspaces.drop_refs(&repository, &[found.name]).await.map_err(said)?;
-    Ok(0)
+}
+
+async fn look(machine: &Handle, repo: &str) -> Result<Seen, WorkspaceError> {
+    let repository = machine.workspaces.locate(&PathBuf::from(repo)).await?;
+    let merged = machine.workspaces.merged_refs(&repository).await?;
+    Ok(Seen { repository, merged })
 }
 
 /// Whether an agent that is there, and may go on, has the ref for its results.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use futures::stream::{self, StreamExt};
 use hostd_core::AgentRecord;
 use protocol::error::{ErrorCode, WireError};
 use protocol::house::{Holding, HouseItem};
@@ -17,6 +18,8 @@ use crate::workspace::{OnlyCopy, Repository};
 
 /// Holdings of one answer.
 const PIECE: usize = 100;
+/// Agents that are looked at at once: each costs processes of git and a walk over its files.
+const LOOKS_AT_ONCE: usize = 8;
 
 /// Of these agents, or of the whole host.
 pub async fn survey(
@@ -28,21 +31,14 @@ pub async fn survey(
 ) -> Result<Answer, WireError> {
     let wanted = |record: &AgentRecord| agents.is_empty() || agents.contains(&record.agent);
     let mut piece = Vec::new();
-    for record in records.iter().filter(|record| wanted(record)) {
-        let (folders, copy) = (machine.folders.clone(), record.clone());
-        let incarnation = machine.incarnation;
-        let measured = tokio::task::spawn_blocking(move || {
-            if copy.removed {
-                vec![of_archive(&folders.archived(copy.agent), &copy, incarnation)]
-            } else {
-                of_agent(&folders.agent(copy.agent), &copy)
-            }
-        });
-        let mut holdings = measured.await.map_err(|error| failed(&error))?;
-        if deep && record.end.is_some() {
-            look_for_work(machine, record, &mut holdings).await;
-        }
-        piece.append(&mut holdings);
+    let looks: Vec<_> = records
+        .iter()
+        .filter(|record| wanted(record))
+        .map(|record| of_record(machine.clone(), record.clone(), deep))
+        .collect();
+    let mut looks = std::pin::pin!(stream::iter(looks).buffered(LOOKS_AT_ONCE));
+    while let Some(holdings) = looks.next().await {
+        piece.append(&mut holdings?);
         if piece.len() >= PIECE {
             replier.send(&Answer::Holdings(std::mem::take(&mut piece))).await;
         }
@@ -57,6 +53,24 @@ pub async fn survey(
         replier.send(&Answer::Holdings(piece.to_vec())).await;
     }
     Ok(Answer::Done)
+}
+
+/// What there is of one agent.
+async fn of_record(machine: Handle, record: AgentRecord, deep: bool) -> Result<Vec<Holding>, WireError> {
+    let (folders, copy) = (machine.folders.clone(), record.clone());
+    let incarnation = machine.incarnation;
+    let measured = tokio::task::spawn_blocking(move || {
+        if copy.removed {
+            vec![of_archive(&folders.archived(copy.agent), &copy, incarnation)]
+        } else {
+            of_agent(&folders.agent(copy.agent), &copy)
+        }
+    });
+    let mut holdings = measured.await.map_err(|error| failed(&error))?;
+    if deep && record.end.is_some() {
+        look_for_work(&machine, &record, &mut holdings).await;
+    }
+    Ok(holdings)
 }
 
 fn failed(error: &dyn std::error::Error) -> WireError {

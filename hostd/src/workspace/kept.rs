@@ -1,7 +1,7 @@
 //! Refs under `refs/phalanx/` whose work is in the person's own refs too: by ancestry, or, after a squash or a rebase,
 //! by the same tree or the same change. Only looks. Leaves to others: which of them may go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::time::Timestamp;
 
@@ -56,15 +56,12 @@ async fn merged(git: &Git, repository: &Repository) -> Result<Vec<MergedRef>> {
     // A branch that we made for the work itself counts for ancestry, not as something it was merged into.
     let targets: Vec<&str> =
         branches.lines().filter(|name| !name.starts_with("refs/heads/phalanx/")).collect();
-    let mut found = Vec::new();
-    for candidate in ours {
-        if is_reached(git, repository, &candidate.commit).await?
-            || is_same_as_some(git, repository, &candidate.commit, &targets).await?
-        {
-            found.push(candidate);
-        }
-    }
-    Ok(found)
+    let open = unreached(git, repository, &ours).await?;
+    let left: BTreeSet<&str> =
+        ours.iter().map(|ours| ours.commit.as_str()).filter(|commit| open.contains_key(*commit)).collect();
+    let same = same_as_some(git, repository, &left, &open, &targets).await?;
+    let is_kept = |ours: &MergedRef| !open.contains_key(&ours.commit) || same.contains(&ours.commit);
+    Ok(ours.iter().filter(|ours| is_kept(ours)).cloned().collect())
 }
 
 fn parse(line: &str) -> Option<MergedRef> {
@@ -78,40 +75,116 @@ fn parse(line: &str) -> Option<MergedRef> {
     })
 }
 
-/// Whether a ref of the person's leads to the commit.
-async fn is_reached(git: &Git, repository: &Repository, commit: &str) -> Result<bool> {
-    let beyond = ["rev-list", "--max-count=1", commit, "--not", "--branches", "--tags", "--remotes"];
-    Ok(text(call(git, repository).args(beyond)).await?.trim().is_empty())
+/// Commits that only refs of ours lead to, with their parents: for all refs at once, since a process for each makes
+/// seconds of a few dozen.
+type Unreached = BTreeMap<String, Vec<String>>;
+
+async fn unreached(git: &Git, repository: &Repository, ours: &[MergedRef]) -> Result<Unreached> {
+    let commits: String = ours.iter().map(|ours| format!("{}\n", ours.commit)).collect();
+    let beyond = ["rev-list", "--parents", "--stdin", "--not", "--branches", "--tags", "--remotes", "--not"];
+    let listed = text(call(git, repository).args(beyond).stdin(commits)).await?;
+    let lines = listed.lines().filter_map(|line| {
+        let mut ids = line.split(' ').map(str::to_owned);
+        Some((ids.next()?, ids.collect()))
+    });
+    Ok(lines.collect())
 }
 
-/// Whether some commit of a branch, since it parted from ours, has the same tree, or makes the same change as ours as a
-/// whole.
-async fn is_same_as_some(git: &Git, repository: &Repository, commit: &str, targets: &[&str]) -> Result<bool> {
-    let tree = text(call(git, repository).args(["rev-parse", &format!("{commit}^{{tree}}")])).await?;
-    for target in targets {
-        let parted = call(git, repository).args(["merge-base", commit, target]).output().await?;
-        let parted = String::from_utf8_lossy(&parted.stdout).trim().to_owned();
-        if parted.is_empty() {
-            continue;
-        }
-        let range = format!("{parted}..{target}");
-        let trees = text(call(git, repository).args(["log", COMPARED, "--format=%T", &range])).await?;
-        if trees.lines().any(|line| line == tree.trim()) {
-            return Ok(true);
-        }
-        let diff = call(git, repository).args(["diff-tree", "-p", &parted, commit]).ok().await?;
-        let Some(ours) = patch_ids(git, repository, diff).await?.into_iter().next() else { continue };
-        let log = ["log", "-p", "--no-merges", COMPARED, "--format=commit %H", &range];
-        let theirs = call(git, repository).args(log).ok().await?;
-        if patch_ids(git, repository, theirs).await?.contains(&ours) {
-            return Ok(true);
+/// Where the work of a commit begins: the one commit through which it is connected to what the person has. Without such
+/// a one, the commit itself, whose parting point is the same and is not shared with others.
+fn begins_at<'a>(commit: &'a str, open: &'a Unreached) -> &'a str {
+    let (mut left, mut seen, mut borders) = (vec![commit], BTreeSet::new(), BTreeSet::new());
+    while let Some(at) = left.pop() {
+        match open.get(at) {
+            Some(parents) => {
+                left.extend(parents.iter().map(String::as_str).filter(|parent| seen.insert(*parent)))
+            }
+            None => drop(borders.insert(at)),
         }
     }
-    Ok(false)
+    match (borders.pop_first(), borders.is_empty()) {
+        (Some(border), true) => border,
+        _ => commit,
+    }
 }
 
-/// Of a patch, or of each commit of a log.
-async fn patch_ids(git: &Git, repository: &Repository, patches: Vec<u8>) -> Result<BTreeSet<String>> {
+/// Those whose work some branch has under other commits: since it parted from ours, a commit of it has the same tree, or
+/// makes the same change as ours as a whole.
+async fn same_as_some(
+    git: &Git,
+    repository: &Repository,
+    commits: &BTreeSet<&str>,
+    open: &Unreached,
+    targets: &[&str],
+) -> Result<BTreeSet<String>> {
+    let mut same = BTreeSet::new();
+    if commits.is_empty() {
+        return Ok(same);
+    }
+    let input: String = commits.iter().map(|commit| format!("{commit}\n")).collect();
+    let listed = ["log", "--no-walk=unsorted", "--stdin", "--format=%H %T"];
+    let listed = text(call(git, repository).args(listed).stdin(input)).await?;
+    let trees: BTreeMap<&str, &str> = listed.lines().filter_map(|line| line.split_once(' ')).collect();
+    for target in targets {
+        for (parted, mut group) in by_parting(git, repository, commits, open, target).await? {
+            let range = format!("{parted}..{target}");
+            let log = text(call(git, repository).args(["log", COMPARED, "--format=%T", &range])).await?;
+            let theirs: BTreeSet<&str> = log.lines().collect();
+            let has_tree = |commit: &&str| trees.get(*commit).is_some_and(|tree| theirs.contains(tree));
+            same.extend(group.iter().copied().filter(has_tree).map(str::to_owned));
+            group.retain(|commit| !same.contains(*commit));
+            if theirs.is_empty() || group.is_empty() {
+                continue;
+            }
+            // Each commit with the parting point in place of its parents.
+            let input: String = group.iter().map(|commit| format!("{commit} {parted}\n")).collect();
+            let diffs =
+                call(git, repository).args(["diff-tree", "--stdin", "-p", "-m"]).stdin(input).ok().await?;
+            let ours = patch_ids(git, repository, diffs).await?;
+            if ours.is_empty() {
+                continue;
+            }
+            let log = ["log", "-p", "--no-merges", COMPARED, "--format=commit %H", &range];
+            let theirs = call(git, repository).args(log).ok().await?;
+            let theirs = patch_ids(git, repository, theirs).await?;
+            let theirs: BTreeSet<&str> = theirs.iter().map(|(patch, _)| patch.as_str()).collect();
+            same.extend(
+                ours.iter().filter(|ours| theirs.contains(ours.0.as_str())).map(|ours| ours.1.clone()),
+            );
+        }
+    }
+    Ok(same)
+}
+
+/// The commits by where the branch parted from them; those that it shares nothing with are left out.
+async fn by_parting<'a>(
+    git: &Git,
+    repository: &Repository,
+    commits: &BTreeSet<&'a str>,
+    open: &'a Unreached,
+    target: &str,
+) -> Result<BTreeMap<String, Vec<&'a str>>> {
+    let mut known: BTreeMap<&str, String> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for commit in commits {
+        let start = begins_at(commit, open);
+        let parted = match known.get(start) {
+            Some(parted) => parted,
+            None => {
+                let found = call(git, repository).args(["merge-base", start, target]).output().await?;
+                known.entry(start).or_insert(String::from_utf8_lossy(&found.stdout).trim().to_owned())
+            }
+        };
+        if !parted.is_empty() {
+            groups.entry(parted.clone()).or_default().push(commit);
+        }
+    }
+    Ok(groups)
+}
+
+/// Of each commit of a log: the id of its patch, and its own.
+async fn patch_ids(git: &Git, repository: &Repository, patches: Vec<u8>) -> Result<Vec<(String, String)>> {
     let listed = text(call(git, repository).args(["patch-id", "--stable"]).stdin(patches)).await?;
-    Ok(listed.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+    let pairs = listed.lines().filter_map(|line| line.split_once(' '));
+    Ok(pairs.map(|(patch, commit)| (patch.to_owned(), commit.to_owned())).collect())
 }

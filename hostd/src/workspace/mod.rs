@@ -304,6 +304,11 @@ impl Workspaces {
         self.within("drop refs", refs::drop_all(&self.git, repository, refs)).await
     }
 
+    /// Drops refs under `refs/phalanx/` that still point to these commits; all or none.
+    pub async fn drop_refs_at(&self, repository: &Repository, refs: &[(String, String)]) -> Result<()> {
+        self.within("drop refs", refs::drop_at(&self.git, repository, refs)).await
+    }
+
     pub async fn diff_stat(&self, repository: &Repository, from: &str, to: &str) -> Result<DiffStat> {
         self.within("count changed lines", async {
             let view = result::view(&self.git, repository, to)?;

@@ -126,16 +126,21 @@ async fn transact(
 
 /// Drops refs of ours; those already gone are fine.
 pub(crate) async fn drop_all(git: &Git, repository: &Repository, names: &[String]) -> Result<()> {
-    if names.is_empty() {
+    let whatever = names.iter().map(|name| (name.clone(), String::new()));
+    drop_at(git, repository, &whatever.collect::<Vec<_>>()).await
+}
+
+/// Drops refs of ours that point to these commits; an empty id stands for any.
+pub(crate) async fn drop_at(git: &Git, repository: &Repository, refs: &[(String, String)]) -> Result<()> {
+    if refs.is_empty() {
         return Ok(());
     }
-    for name in names {
-        names::check_own_ref(name)?;
-    }
     let mut input = String::new();
-    for name in names {
-        input.push_str(&format!("delete {name}\0\0"));
+    for (name, commit) in refs {
+        names::check_own_ref(name)?;
+        input.push_str(&format!("delete {name}\0{commit}\0"));
     }
+    let names: Vec<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
     transact(git, repository, input, names.join(", "), "phalanx: dropped").await
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Name, RunId, TaskId};
@@ -99,7 +100,7 @@ impl StartStep {
 }
 
 /// How an agent ended, by code, signal and cause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct End {
     pub cause: EndCause,
     #[serde(default)]
@@ -156,7 +157,7 @@ impl fmt::Display for End {
 }
 
 /// Resource limits of one agent; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ResourceLimits {
     #[serde(default)]
     pub memory_bytes: Option<u64>,
@@ -183,7 +184,7 @@ wire_enum!(
 );
 
 /// The attempt that an agent is, or that it verifies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TaskLink {
     pub run: RunId,
     pub task: TaskId,
@@ -215,7 +216,7 @@ wire_enum!(
 );
 
 /// Which files an agent starts with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Checkout {
     /// Absolute path of the repository on the host.
     pub repo: String,
@@ -240,7 +241,7 @@ pub struct Checkout {
 }
 
 /// Programs that are run once per host, base and environment, in the layer that all checkouts of the base lie on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Prepare {
     pub programs: Vec<Vec<String>>,
     /// For all of them together.
@@ -248,7 +249,7 @@ pub struct Prepare {
 }
 
 /// Bytes kept in the blob store under their SHA-256.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Blob {
     /// 64 lower-case hex digits.
     pub sha256: String,
@@ -256,7 +257,7 @@ pub struct Blob {
 }
 
 /// Everything a host needs to start an agent, but for the values of its environment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct AgentSpec {
     pub name: Name,
     pub role: Role,
@@ -360,7 +361,7 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 /// Values of an environment. `Debug` never shows them.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Environment(pub BTreeMap<String, String>);
 

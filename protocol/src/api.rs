@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, Blob, Environment, Phase};
@@ -40,7 +41,6 @@ pub const ERROR: &str = "error";
 pub const SCHEMA_VERSION: u32 = 1;
 /// Largest prompt.
 pub const PROMPT_LIMIT: u64 = 8 << 20;
-
 /// Longest comment that is kept with a task.
 pub const COMMENT_LIMIT: usize = 4 << 10;
 
@@ -440,7 +440,7 @@ pub enum Reply {
     Restored(Box<Restored>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Outcome {
     pub target: Target,
     #[serde(default)]

@@ -1,5 +1,6 @@
 //! Errors as they cross the wire: a stable code, a sentence, and the command that mends it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::wire_enum::wire_enum;
@@ -45,7 +46,7 @@ impl ErrorCode {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct WireError {
     pub code: ErrorCode,

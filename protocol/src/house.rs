@@ -1,12 +1,13 @@
 //! What takes space, on a host and on the bus, and what of it may go.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, HostId};
 use crate::time::Timestamp;
 
 /// One thing that takes space on a host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HouseItem {
     /// Of an agent that is there: what it wrote, without the base below an overlay. Goes with the agent.

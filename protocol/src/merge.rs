@@ -1,5 +1,6 @@
 //! Bringing accepted work into a branch: what a host is asked for it, and how far it is.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, HostId, Name, RunId, TaskId};
@@ -50,7 +51,7 @@ pub enum MergeResult {
 }
 
 /// A file that both sides changed. Ids of blobs; `None` where a side has no such file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ConflictFile {
     pub path: String,
     #[serde(default)]
@@ -100,7 +101,7 @@ impl MergeOutcome {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MergeRow {
     pub task: TaskId,
     pub name: Name,
@@ -122,7 +123,7 @@ pub struct MergeRow {
 }
 
 /// A merge as operators see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MergeView {
     pub run: RunId,
     pub run_name: Name,

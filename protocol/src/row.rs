@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{End, Phase, Role, TaskLink};
@@ -67,7 +68,7 @@ pub struct AgentRow {
 }
 
 /// What an agent takes of its host, as last measured there. What was not measured is absent, never 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Figures {
     /// Since its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! Snapshots of a workspace: asked of its host, kept in the repository, told to clients.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
@@ -27,7 +28,7 @@ pub struct SnapshotWish {
 }
 
 /// All that was in a workspace but what it names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Snapshot {
     /// From 1, for each agent.
     pub number: u32,
@@ -49,7 +50,7 @@ pub struct Snapshot {
     pub not_saved: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Restored {
     pub from: Snapshot,
     /// What was there before.

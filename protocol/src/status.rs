@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Reachability;
@@ -9,7 +10,7 @@ use crate::ids::{HostId, Region};
 use crate::report::HostFacts;
 use crate::time::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct HostView {
     pub region: Region,
     pub host: HostId,
@@ -21,7 +22,7 @@ pub struct HostView {
     pub live_agents: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct StatusView {
     pub build: String,
     pub started_at: Timestamp,
@@ -36,7 +37,7 @@ pub struct StatusView {
     pub queued_tasks: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Reason {
     pub subject: String,
     pub state: String,

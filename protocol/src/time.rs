@@ -1,10 +1,24 @@
 //! Wall-clock time as both cores see it: milliseconds since the Unix epoch, given with each input.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
+
+impl JsonSchema for Timestamp {
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let description = "Milliseconds since the Unix epoch, UTC.";
+        json_schema!({"type": "integer", "minimum": 0, "description": description})
+    }
+}
 
 impl Timestamp {
     /// `self` + `ms`, at most the end of time.

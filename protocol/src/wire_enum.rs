@@ -39,6 +39,18 @@ macro_rules! wire_enum {
             }
         }
 
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let mut words: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
+                words.push(Self::Unknown.as_str());
+                schemars::json_schema!({"type": "string", "enum": words})
+            }
+        }
+
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())

@@ -3,8 +3,10 @@
 use std::io;
 
 use protocol::error::{ErrorCode, WireError};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use super::output::render::value;
 use super::output::sanitise::{safe_json, safe_line, safe_text};
 
 /// Exit codes that no [`ErrorCode`] has.
@@ -37,6 +39,23 @@ pub enum Failure {
         error: WireError,
         exit: u8,
     },
+}
+
+/// What a command that failed prints on stderr, with `-o json` and `-o jsonl`.
+#[derive(Serialize, JsonSchema)]
+pub struct ErrorDocument<'a> {
+    error: ErrorBody<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ErrorBody<'a> {
+    /// Stable; the exit code follows from it but for `run` and `exec`.
+    code: ErrorCode,
+    message: &'a str,
+    /// The same command may work later.
+    retryable: bool,
+    /// The command that mends it; empty when there is none.
+    hint: &'a str,
 }
 
 impl Failure {
@@ -76,13 +95,15 @@ impl Failure {
     pub fn rendered(&self, as_json: bool) -> Option<String> {
         let Self::Error { error, .. } = self else { return None };
         if as_json {
-            let document = json!({"error": {
-                "code": error.code.as_str(),
-                "message": error.message,
-                "retryable": error.code.is_retryable(),
-                "hint": error.hint,
-            }});
-            return Some(safe_json(&document.to_string()));
+            let document = ErrorDocument {
+                error: ErrorBody {
+                    code: error.code,
+                    message: &error.message,
+                    retryable: error.code.is_retryable(),
+                    hint: &error.hint,
+                },
+            };
+            return Some(safe_json(&value(&document).to_string()));
         }
         let mut text = format!("error: {}", safe_text(error.message.as_bytes()));
         if !error.hint.is_empty() {

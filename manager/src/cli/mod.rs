@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod args;
 pub mod client;
+pub mod completion;
 pub mod config;
 pub mod context;
 pub mod error;
@@ -22,12 +23,13 @@ pub mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
 use self::args::{Cli, Command};
 use self::context::{Context, WrongSettings};
 use self::error::{Failure, exit};
+use self::explain::schema::Wanted;
 use self::output::format::OutputFormat;
 use self::output::pipe::{Stdout, say};
 use crate::embedded::layout::Layout;
@@ -43,10 +45,14 @@ pub struct Hooks {
 /// The whole program.
 pub fn main(args: impl IntoIterator<Item = OsString>, hooks: &Hooks) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = match Cli::try_parse_from(&args) {
+    let parsed = args::command().try_get_matches_from(&args).and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage(&error, asks_for_json(&args))),
     };
+    if let Command::Complete(asked) = &cli.command {
+        return ExitCode::from(completion::answer(asked));
+    }
     let json = cli.global.output.as_ref().is_some_and(OutputFormat::is_json);
     let context = match Context::new(cli.global, with_wrong_settings(&cli.command)) {
         Ok(context) => context,
@@ -71,6 +77,7 @@ fn with_wrong_settings(command: &Command) -> WrongSettings {
         | Command::Config(_)
         | Command::Completion { .. }
         | Command::Help { .. }
+        | Command::Schema { .. }
         | Command::Man { .. } => WrongSettings::Pass,
         _ => WrongSettings::Refuse,
     }
@@ -123,11 +130,19 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Config(args) => config::run(context, &args.command),
         Command::Notify(args) => system::notify::run(context, &args.command),
         Command::Profile(args) => config::profile::run(context, &args.command),
+        Command::Schema { words, list, line } => {
+            let wanted = match (list, line) {
+                (true, _) => Wanted::List,
+                (false, true) => Wanted::Line(&words),
+                (false, false) => Wanted::Whole(&words),
+            };
+            explain::schema::run(context, &wanted)
+        }
         Command::Help { words } => explain::help::run(&words),
         Command::Man { out } => explain::man::run(out.as_deref(), context.quiet),
-        Command::Completion { shell } => system::completion::run(shell),
+        Command::Completion { shell } => completion::script(shell),
         // Taken by `main` before.
-        Command::Supervise | Command::Manager => Ok(exit::USAGE),
+        Command::Supervise | Command::Manager | Command::Complete(_) => Ok(exit::USAGE),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::layout::Layout;
@@ -12,7 +13,7 @@ use super::supervisor::board::Status;
 use super::supervisor::component::{HOSTD, MANAGER, NATS};
 
 /// The state of the parts of this installation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Facts {
     pub home: PathBuf,
     /// The manager takes connections.
@@ -25,13 +26,13 @@ pub struct Facts {
     pub supervisor_says: Option<Status>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Part {
     pub name: String,
     pub state: PartState,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum PartState {
     Running { pid: u32 },

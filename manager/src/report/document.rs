@@ -9,9 +9,11 @@ use protocol::ids::{AgentId, HostId, RunId, TaskId};
 use protocol::report::{Collected, Output};
 use protocol::task::{Attempt, Decision, RunView, TaskState, TaskView, Verification};
 use protocol::time::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "RunReport")]
 pub struct Document {
     pub schema_version: u32,
     pub kind: &'static str,
@@ -21,7 +23,7 @@ pub struct Document {
     pub tasks: Vec<TaskFacts>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct RunFacts {
     pub id: RunId,
     pub name: String,
@@ -32,7 +34,7 @@ pub struct RunFacts {
     pub took_ms: u64,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct Summary {
     pub total: u64,
     pub accepted: u64,
@@ -50,7 +52,7 @@ pub struct Summary {
 }
 
 /// What became of a task, coarsely; also the order of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     Failed,
@@ -78,7 +80,7 @@ impl Outcome {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct TaskFacts {
     pub id: TaskId,
     pub name: String,
@@ -109,14 +111,14 @@ pub struct TaskFacts {
     pub attempts: Vec<AttemptFacts>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct Diff {
     pub files: u64,
     pub insertions: u64,
     pub deletions: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct AttemptFacts {
     pub number: u32,
     pub agent: AgentId,
@@ -137,7 +139,7 @@ pub struct AttemptFacts {
     pub transcript: Option<TranscriptFile>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct VerificationFacts {
     #[serde(skip)]
     pub agent: AgentId,
@@ -153,7 +155,7 @@ pub struct VerificationFacts {
     pub base_transcript: Option<TranscriptFile>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct TranscriptFile {
     /// Beside the report.
     pub file: Option<String>,

@@ -21,5 +21,6 @@ mod notifying;
 mod recovery;
 mod review;
 mod screen;
+mod scripts;
 mod talking;
 mod verbs;

@@ -7,7 +7,8 @@ use protocol::api::{Outcome, Reply, Request, Until};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::RequestKey;
 use protocol::order::Discard;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::args::agent::{Change, Destroy, Stop, Targets};
 use super::super::client::Client;
@@ -137,9 +138,18 @@ fn held(verb: &str, found: &protocol::api::AgentView) -> WireError {
     WireError::new(ErrorCode::Failed, format!("{verb} was refused: {why}"))
 }
 
-struct OutcomeRow {
+pub struct OutcomeRow {
     verb: String,
     outcome: Outcome,
+}
+
+/// What became of one agent.
+#[derive(Serialize, JsonSchema)]
+pub struct OutcomeDocument<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    done: bool,
+    verb: &'a str,
 }
 
 impl Listed for OutcomeRow {
@@ -147,13 +157,13 @@ impl Listed for OutcomeRow {
     const HEADER: &'static [&'static str] = &["AGENT", "OUTCOME"];
     const WIDE: &'static [&'static str] = &["ID"];
 
-    fn json(&self) -> Value {
-        let mut json = serde_json::to_value(&self.outcome).unwrap_or_default();
-        if let Value::Object(fields) = &mut json {
-            fields.insert("done".into(), json!(self.outcome.error.is_none()));
-            fields.insert("verb".into(), json!(self.verb));
-        }
-        json
+    type Document<'a>
+        = OutcomeDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> OutcomeDocument<'_> {
+        OutcomeDocument { outcome: &self.outcome, done: self.outcome.error.is_none(), verb: &self.verb }
     }
 
     fn name(&self) -> String {

@@ -4,7 +4,6 @@ use protocol::api::{Item, Reply, Request};
 use protocol::error::ErrorCode;
 use protocol::event::{Event, Fact};
 use protocol::time::Timestamp;
-use serde_json::Value;
 
 use super::super::args::agent::Events;
 use super::super::client::follow::{Came, Followed};
@@ -23,8 +22,13 @@ impl Listed for EventRow {
     const HEADER: &'static [&'static str] = &["TIME", "HOST", "NAME", "FACT"];
     const WIDE: &'static [&'static str] = &["ID"];
 
-    fn json(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+    type Document<'a>
+        = &'a Event
+    where
+        Self: 'a;
+
+    fn document(&self) -> &Event {
+        &self.0
     }
 
     fn name(&self) -> String {

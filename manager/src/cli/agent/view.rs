@@ -1,12 +1,15 @@
 //! An agent as a row, as JSON, and in one sentence.
 
+use protocol::agent::AgentSpec;
 use protocol::agent::{End, EndCause, StartStep};
 use protocol::api::AgentView;
+use protocol::report::Report;
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::output::render::Listed;
-use super::super::watch::row::Row;
+use super::super::watch::row::{AgentDocument, Row};
 
 pub struct AgentRow {
     pub view: AgentView,
@@ -75,19 +78,28 @@ pub fn signal_name(signal: i32) -> String {
         .map_or_else(|_| format!("signal {signal}"), |signal| signal.as_str().to_owned())
 }
 
+/// What a row of `ls` has, and the spec and the last report besides.
+#[derive(Serialize, JsonSchema)]
+pub struct WholeAgent<'a> {
+    #[serde(flatten)]
+    row: AgentDocument,
+    spec: &'a AgentSpec,
+    /// `null` until the first one.
+    report: Option<&'a Report>,
+}
+
 impl Listed for AgentRow {
     const KIND: &'static str = Row::KIND;
     const HEADER: &'static [&'static str] = Row::HEADER;
     const WIDE: &'static [&'static str] = Row::WIDE;
 
-    /// What a row of `ls` has, and the spec and the last report besides.
-    fn json(&self) -> Value {
-        let mut json = self.row().json();
-        if let Value::Object(fields) = &mut json {
-            fields.insert("spec".into(), json!(self.view.spec));
-            fields.insert("report".into(), json!(self.view.report));
-        }
-        json
+    type Document<'a>
+        = WholeAgent<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> WholeAgent<'_> {
+        WholeAgent { row: self.row().document(), spec: &self.view.spec, report: self.view.report.as_ref() }
     }
 
     fn name(&self) -> String {

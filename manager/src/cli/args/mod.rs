@@ -14,8 +14,9 @@ pub mod watch;
 use std::path::PathBuf;
 
 use clap::builder::styling::Styles;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use super::explain::schema;
 use super::output::format::OutputFormat;
 
 /// Start coding agents, look after them, and run batches of tasks with them.
@@ -37,6 +38,28 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// The whole command line, with the schema of what a command prints named in its help.
+pub fn command() -> clap::Command {
+    schema::names().fold(Cli::command(), |root, name| {
+        let (first, below) = name.split_once(' ').unwrap_or((name, ""));
+        if root.find_subcommand(first).is_none() {
+            return root;
+        }
+        root.mut_subcommand(first, |command| match below {
+            "" => names_schema(command, name),
+            below if command.find_subcommand(below).is_some() => {
+                command.mut_subcommand(below, |command| names_schema(command, name))
+            }
+            _ => command,
+        })
+    })
+}
+
+fn names_schema(command: clap::Command, name: &str) -> clap::Command {
+    let before = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+    command.after_help(format!("{before}JSON: phalanx schema {name}"))
+}
+
 #[derive(clap::Args, Debug)]
 pub struct Global {
     /// Folder of all state [default: $PHALANX_HOME, else $XDG_DATA_HOME/phalanx, else ~/.local/share/phalanx]
@@ -51,6 +74,18 @@ pub struct Global {
     /// Print only ids and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
+}
+
+/// What was typed, as the shell knows it.
+#[derive(clap::Args, Debug)]
+pub struct Complete {
+    pub shell: clap_complete::Shell,
+    /// The line up to the cursor, of bash
+    #[arg(long, allow_hyphen_values = true)]
+    pub line: Option<String>,
+    /// Words up to the cursor, the program's first, the last one being completed
+    #[arg(last = true)]
+    pub words: Vec<String>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -254,6 +289,19 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
         #[arg(value_name = "TOPIC|COMMAND")]
         words: Vec<String>,
     },
+    /// JSON Schema of what commands print with -o json
+    #[command(before_help = "Examples:\n  phalanx schema ls\n  phalanx schema --list")]
+    Schema {
+        /// A command, or `error` for what one that failed prints on standard error
+        #[arg(value_name = "NAME", required_unless_present = "list")]
+        words: Vec<String>,
+        /// List the schemas
+        #[arg(long, conflicts_with_all = ["words", "line"])]
+        list: bool,
+        /// Of one line of -o jsonl
+        #[arg(long)]
+        line: bool,
+    },
     /// Manual pages
     #[command(before_help = "Examples:
   phalanx man --out ~/.local/share/man/man1
@@ -271,6 +319,9 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
         shell: clap_complete::Shell,
     },
 
+    /// What a shell completes at the cursor
+    #[command(hide = true)]
+    Complete(Complete),
     /// The supervisor process
     #[command(hide = true)]
     Supervise,

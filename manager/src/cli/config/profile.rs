@@ -7,7 +7,8 @@ use protocol::api::{AgentView, CreateAgent, Reply, Request, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, Name};
 use protocol::order::Discard;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::agent::create::quantity;
 use super::super::agent::select;
@@ -67,7 +68,7 @@ fn find<'a>(context: &'a Context, name: &str) -> Result<&'a NamedProfile, Failur
 }
 
 /// What a try showed.
-struct Tried<'a> {
+pub struct Tried<'a> {
     profile: &'a str,
     agent: AgentId,
     outcome: Outcome,
@@ -75,8 +76,10 @@ struct Tried<'a> {
     detail: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "ProfileOutcome")]
+pub enum Outcome {
     /// Its sign of readiness was seen.
     Ready,
     /// It runs; the profile names no sign.
@@ -96,19 +99,35 @@ impl Outcome {
     }
 }
 
+/// How the test of a profile went.
+#[derive(Serialize, JsonSchema)]
+pub struct TriedDocument<'a> {
+    profile: &'a str,
+    agent: AgentId,
+    outcome: Outcome,
+    took_ms: u64,
+    /// What it printed last, or why it ended.
+    detail: &'a str,
+}
+
 impl Listed for Tried<'_> {
     const KIND: &'static str = "ProfileTestList";
     const HEADER: &'static [&'static str] = &["PROFILE", "OUTCOME", "TOOK", "DETAIL"];
     const WIDE: &'static [&'static str] = &["AGENT"];
 
-    fn json(&self) -> Value {
-        json!({
-            "profile": self.profile,
-            "agent": self.agent,
-            "outcome": self.outcome.as_str(),
-            "took_ms": self.took_ms,
-            "detail": self.detail,
-        })
+    type Document<'a>
+        = TriedDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> TriedDocument<'_> {
+        TriedDocument {
+            profile: self.profile,
+            agent: self.agent,
+            outcome: self.outcome,
+            took_ms: self.took_ms,
+            detail: &self.detail,
+        }
     }
 
     fn name(&self) -> String {

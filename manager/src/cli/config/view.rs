@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use protocol::signals::Signals;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::output::render::Listed;
 use crate::config::key::Key;
@@ -22,23 +24,56 @@ fn origin(origin: &Origin) -> String {
     }
 }
 
+/// Where a value comes from.
+#[derive(Serialize, JsonSchema)]
+pub struct OriginDocument<'a> {
+    layer: &'a str,
+    /// File and line, variable or option; empty for what is built in.
+    place: &'a str,
+}
+
+impl<'a> OriginDocument<'a> {
+    pub fn of(origin: &'a Origin) -> Self {
+        Self { layer: origin.layer.as_str(), place: &origin.place }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct SettingDocument<'a> {
+    key: &'a str,
+    value: &'a str,
+    default: &'a str,
+    origin: OriginDocument<'a>,
+    /// What kind of value it takes.
+    takes: &'a str,
+    /// Where it may be set.
+    layers: Vec<&'a str>,
+    /// The variable of the environment that sets it.
+    variable: Option<String>,
+    about: &'a str,
+}
+
 impl Listed for SettingRow<'_> {
     const KIND: &'static str = "SettingList";
     const HEADER: &'static [&'static str] = &["KEY", "VALUE"];
     const WIDE: &'static [&'static str] = &["ORIGIN", "DEFAULT", "FOR"];
 
-    fn json(&self) -> Value {
-        let layers: Vec<&str> = self.key.layers.iter().map(|layer| layer.as_str()).collect();
-        json!({
-            "key": self.key.name,
-            "value": self.entry.text,
-            "default": self.key.default,
-            "origin": {"layer": self.entry.origin.layer.as_str(), "place": self.entry.origin.place},
-            "takes": self.key.kind.as_str(),
-            "layers": layers,
-            "variable": self.key.may_be_set_by(Layer::Environment).then(|| self.key.variable()),
-            "about": self.key.about,
-        })
+    type Document<'a>
+        = SettingDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> SettingDocument<'_> {
+        SettingDocument {
+            key: self.key.name,
+            value: &self.entry.text,
+            default: self.key.default,
+            origin: OriginDocument::of(&self.entry.origin),
+            takes: self.key.kind.as_str(),
+            layers: self.key.layers.iter().map(|layer| layer.as_str()).collect(),
+            variable: self.key.may_be_set_by(Layer::Environment).then(|| self.key.variable()),
+            about: self.key.about,
+        }
     }
 
     fn name(&self) -> String {
@@ -64,13 +99,29 @@ pub struct FileRow {
     pub present: bool,
 }
 
+#[derive(Serialize, JsonSchema)]
+pub struct SettingsFile<'a> {
+    layer: &'a str,
+    path: String,
+    present: bool,
+}
+
 impl Listed for FileRow {
     const KIND: &'static str = "SettingsFileList";
     const HEADER: &'static [&'static str] = &["LAYER", "FILE", "THERE"];
     const WIDE: &'static [&'static str] = &[];
 
-    fn json(&self) -> Value {
-        json!({"layer": self.layer.as_str(), "path": self.path, "present": self.present})
+    type Document<'a>
+        = SettingsFile<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> SettingsFile<'_> {
+        SettingsFile {
+            layer: self.layer.as_str(),
+            path: self.path.display().to_string(),
+            present: self.present,
+        }
     }
 
     fn name(&self) -> String {
@@ -88,21 +139,37 @@ pub struct ProfileRow<'a> {
     pub named: &'a NamedProfile,
 }
 
+#[derive(Serialize, JsonSchema)]
+pub struct ProfileDocument<'a> {
+    name: &'a str,
+    command: &'a [String],
+    interactive: &'a [String],
+    /// A text in its output that shows that it is ready.
+    ready: Option<&'a str>,
+    signals: Option<&'a Signals>,
+    origin: OriginDocument<'a>,
+}
+
 impl Listed for ProfileRow<'_> {
     const KIND: &'static str = "ProfileList";
     const HEADER: &'static [&'static str] = &["PROFILE", "ORIGIN", "READY", "COMMAND"];
     const WIDE: &'static [&'static str] = &["INTERACTIVE"];
 
-    fn json(&self) -> Value {
+    type Document<'a>
+        = ProfileDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> ProfileDocument<'_> {
         let profile = &self.named.profile;
-        json!({
-            "name": self.name,
-            "command": profile.command,
-            "interactive": profile.interactive,
-            "ready": profile.ready,
-            "signals": profile.signals,
-            "origin": {"layer": self.named.origin.layer.as_str(), "place": self.named.origin.place},
-        })
+        ProfileDocument {
+            name: self.name,
+            command: &profile.command,
+            interactive: &profile.interactive,
+            ready: profile.ready.as_deref(),
+            signals: profile.signals.as_deref(),
+            origin: OriginDocument::of(&self.named.origin),
+        }
     }
 
     fn name(&self) -> String {

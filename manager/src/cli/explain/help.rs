@@ -1,9 +1,9 @@
 //! `help`: a topic, or the help of a command.
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use protocol::error::ErrorCode;
 
-use super::super::args::Cli;
+use super::super::args;
 use super::super::error::{Failure, exit};
 use super::super::output::pipe::Stdout;
 use crate::config::key::KEYS;
@@ -27,7 +27,7 @@ pub fn run(words: &[String]) -> Result<u8, Failure> {
 }
 
 fn text_of(words: &[String]) -> Result<String, Failure> {
-    let root = Cli::command();
+    let root = args::command();
     let Some(first) = words.first() else {
         let topics: Vec<&str> = TOPICS.iter().map(|(name, _)| *name).collect();
         let topics = topics.join(", ");

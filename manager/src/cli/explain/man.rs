@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use protocol::error::ErrorCode;
 
-use super::super::args::Cli;
+use super::super::args;
 use super::super::error::{Failure, exit};
 use super::super::output::pipe::{Stdout, say};
 use super::super::output::sanitise::safe_line;
@@ -40,7 +40,7 @@ pub fn run(folder: Option<&Path>, quiet: bool) -> Result<u8, Failure> {
 
 /// File names and pages, the main one first.
 fn pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
-    let mut root = Cli::command();
+    let mut root = args::command();
     root.build();
     let mut pages = Vec::new();
     let mut open = vec![(root, "phalanx".to_owned())];

@@ -1,4 +1,5 @@
-//! `help` and `man`: what explains the program. Needs no manager, no settings and no home.
+//! `help`, `man` and `schema`: what explains the program. Needs no manager, no settings and no home.
 
 pub mod help;
 pub mod man;
+pub mod schema;

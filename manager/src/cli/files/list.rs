@@ -2,7 +2,8 @@
 
 use protocol::files::{FileEntry, FileKind, FilePath};
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::args::files::FileLs;
 use super::super::context::Context;
@@ -13,7 +14,7 @@ use super::super::output::when::{date, now};
 use super::place::{area, parse};
 use super::walk;
 
-struct Row {
+pub struct Row {
     /// From the workspace.
     path: FilePath,
     /// From the folder that is listed.
@@ -54,21 +55,41 @@ pub fn run(context: &Context, args: &FileLs) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
+/// One entry of a folder. What is no UTF-8 in a name is replaced.
+#[derive(Serialize, JsonSchema)]
+pub struct EntryDocument<'a> {
+    name: &'a str,
+    /// Below the workspace.
+    path: String,
+    kind: FileKind,
+    bytes: u64,
+    /// Permission bits in octal, as chmod takes them.
+    mode: String,
+    modified: Timestamp,
+    /// Where a link points to.
+    target: Option<String>,
+}
+
 impl Listed for Row {
     const KIND: &'static str = "FileList";
     const HEADER: &'static [&'static str] = &["MODE", "SIZE", "MODIFIED", "NAME"];
     const WIDE: &'static [&'static str] = &[];
 
-    fn json(&self) -> Value {
-        json!({
-            "name": self.shown,
-            "path": self.path.to_string(),
-            "kind": self.entry.kind,
-            "bytes": self.entry.bytes,
-            "mode": format!("{:04o}", self.entry.mode),
-            "modified": self.entry.modified,
-            "target": self.entry.target.as_ref().map(|target| String::from_utf8_lossy(target)),
-        })
+    type Document<'a>
+        = EntryDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> EntryDocument<'_> {
+        EntryDocument {
+            name: &self.shown,
+            path: self.path.to_string(),
+            kind: self.entry.kind,
+            bytes: self.entry.bytes,
+            mode: format!("{:04o}", self.entry.mode),
+            modified: self.entry.modified,
+            target: self.entry.target.as_ref().map(|target| String::from_utf8_lossy(target).into_owned()),
+        }
     }
 
     fn name(&self) -> String {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use protocol::house::{HouseItem, StreamUse};
 use protocol::ids::{AgentId, HostId};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::agent::select;
 use super::super::args::house::Du;
@@ -35,8 +36,9 @@ pub fn run(context: &Context, args: &Du) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
     Agent,
     /// A destroyed agent, or the sum of them.
     Archive,
@@ -56,7 +58,7 @@ impl What {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct UseRow {
+pub struct UseRow {
     what: What,
     name: String,
     agent: Option<AgentId>,
@@ -121,23 +123,42 @@ fn of_stream(stream: &StreamUse) -> UseRow {
     UseRow { total: stream.bytes, ..UseRow::new(What::Bus, &stream.name, None, None) }
 }
 
+/// What something takes on a disk.
+#[derive(Serialize, JsonSchema)]
+pub struct UseDocument<'a> {
+    what: What,
+    name: &'a str,
+    agent: Option<AgentId>,
+    host: Option<&'a HostId>,
+    workspace_bytes: u64,
+    transcript_bytes: u64,
+    outputs_bytes: u64,
+    /// All of it.
+    bytes: u64,
+}
+
 impl Listed for UseRow {
     const KIND: &'static str = "UsageList";
     const HEADER: &'static [&'static str] =
         &["WHAT", "NAME", "HOST", "WORKSPACE", "TRANSCRIPT", "OUTPUTS", "TOTAL"];
     const WIDE: &'static [&'static str] = &["ID"];
 
-    fn json(&self) -> Value {
-        json!({
-            "what": self.what.as_str(),
-            "name": self.name,
-            "agent": self.agent,
-            "host": self.host,
-            "workspace_bytes": self.workspace,
-            "transcript_bytes": self.transcript,
-            "outputs_bytes": self.outputs,
-            "bytes": self.total,
-        })
+    type Document<'a>
+        = UseDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> UseDocument<'_> {
+        UseDocument {
+            what: self.what,
+            name: &self.name,
+            agent: self.agent,
+            host: self.host.as_ref(),
+            workspace_bytes: self.workspace,
+            transcript_bytes: self.transcript,
+            outputs_bytes: self.outputs,
+            bytes: self.total,
+        }
     }
 
     fn name(&self) -> String {

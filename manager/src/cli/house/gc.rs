@@ -8,7 +8,9 @@ use protocol::error::ErrorCode;
 use protocol::house::HouseItem;
 use protocol::ids::HostId;
 use protocol::order::Discard;
-use serde_json::{Value, json};
+use protocol::time::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::agent::create::quantity;
 use super::super::args::house::Gc;
@@ -62,14 +64,17 @@ fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "GcOutcome")]
+pub enum Outcome {
+    #[serde(rename = "would-go")]
     Goes,
     Gone,
     Kept,
 }
 
-struct Row {
+pub struct Row {
     planned: Planned,
     outcome: Outcome,
 }
@@ -182,28 +187,44 @@ fn words(item: &HouseItem, label: &str) -> (&'static str, String) {
     }
 }
 
+/// One thing that could go, and what became of it.
+#[derive(Serialize, JsonSchema)]
+pub struct ItemDocument<'a> {
+    what: &'a str,
+    name: String,
+    item: &'a HouseItem,
+    host: &'a HostId,
+    bytes: u64,
+    /// When it was last needed.
+    since: Timestamp,
+    outcome: Outcome,
+    /// Why it stays.
+    kept: Option<&'a str>,
+}
+
 impl Listed for Row {
     const KIND: &'static str = "HouseItemList";
     const HEADER: &'static [&'static str] = &["WHAT", "NAME", "HOST", "SIZE", "AGE", "OUTCOME"];
     const WIDE: &'static [&'static str] = &["ITEM"];
 
-    fn json(&self) -> Value {
+    type Document<'a>
+        = ItemDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> ItemDocument<'_> {
         let holding = &self.planned.holding;
         let (what, name) = words(&holding.item, &holding.label);
-        json!({
-            "what": what,
-            "name": name,
-            "item": holding.item,
-            "host": self.planned.host,
-            "bytes": holding.bytes,
-            "since": holding.since,
-            "outcome": match self.outcome {
-                Outcome::Goes => "would-go",
-                Outcome::Gone => "gone",
-                Outcome::Kept => "kept",
-            },
-            "kept": self.planned.kept,
-        })
+        ItemDocument {
+            what,
+            name,
+            item: &holding.item,
+            host: &self.planned.host,
+            bytes: holding.bytes,
+            since: holding.since,
+            outcome: self.outcome,
+            kept: self.planned.kept.as_deref(),
+        }
     }
 
     fn name(&self) -> String {

@@ -3,7 +3,8 @@
 use protocol::error::WireError;
 use protocol::message::{MessageState, MessageView};
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::error::exit;
 use super::super::output::render::Listed;
@@ -47,21 +48,37 @@ impl MessageRow {
     }
 }
 
+/// A message, or why a target has none.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MessageDocument<'a> {
+    There {
+        #[serde(flatten)]
+        view: &'a MessageView,
+        target: &'a str,
+    },
+    Refused {
+        target: &'a str,
+        message: (),
+        error: &'a WireError,
+    },
+}
+
 impl Listed for MessageRow {
     const KIND: &'static str = "MessageList";
     const HEADER: &'static [&'static str] = &["MESSAGE", "AGENT", "STATE", "AGE", "SIZE", "TEXT", "WHY"];
     const WIDE: &'static [&'static str] = &["AGENT-ID", "DECIDED"];
 
-    fn json(&self) -> Value {
+    type Document<'a>
+        = MessageDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> MessageDocument<'_> {
+        let target = &self.target;
         match &self.message {
-            Ok(view) => {
-                let mut json = serde_json::to_value(view).unwrap_or_default();
-                if let Value::Object(fields) = &mut json {
-                    fields.insert("target".into(), json!(self.target));
-                }
-                json
-            }
-            Err(error) => json!({"target": self.target, "message": null, "error": error}),
+            Ok(view) => MessageDocument::There { view, target },
+            Err(error) => MessageDocument::Refused { target, message: (), error },
         }
     }
 

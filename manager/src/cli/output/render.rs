@@ -1,9 +1,13 @@
 //! A list of items in the format that was asked for. JSON has one shape for none, one and many.
 
+use std::borrow::Cow;
+
 use minijinja::{Environment, UndefinedBehavior};
 use protocol::api::SCHEMA_VERSION;
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use super::super::error::Failure;
 use super::format::OutputFormat;
@@ -21,11 +25,37 @@ pub trait Listed {
     /// Further columns of `-o wide`.
     const WIDE: &'static [&'static str];
 
-    fn json(&self) -> Value;
+    /// Its JSON, field by field. `phalanx schema` is made from this type.
+    type Document<'a>: Serialize + JsonSchema
+    where
+        Self: 'a;
+
+    fn document(&self) -> Self::Document<'_>;
     /// What `-o name` prints: a name that other commands take.
     fn name(&self) -> String;
     /// Cells of a row, those of `-o wide` last.
     fn cells(&self, wide: bool) -> Vec<String>;
+}
+
+/// The document of a list: the same for none, one and many.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "{T}List")]
+pub struct List<T> {
+    pub schema_version: u32,
+    pub kind: Cow<'static, str>,
+    /// Until when it is what its items say; `null` where they carry their own dates.
+    pub as_of: Option<Timestamp>,
+    pub items: Vec<T>,
+}
+
+/// One item as JSON.
+fn json<T: Listed>(item: &T) -> Value {
+    value(&item.document())
+}
+
+/// Its fields in alphabetical order. Nothing that is printed as JSON fails to be JSON: its maps have text for keys.
+pub fn value(document: &impl Serialize) -> Value {
+    serde_json::to_value(document).unwrap_or_default()
 }
 
 /// A list on its way out.
@@ -56,14 +86,10 @@ pub fn list<T: Listed>(
             out.text(&table(listing.items, *format == OutputFormat::Wide))
         }
         OutputFormat::Json => {
-            let items: Vec<Value> = listing.items.iter().map(Listed::json).collect();
-            let document = json!({
-                "schema_version": SCHEMA_VERSION,
-                "kind": T::KIND,
-                "as_of": listing.as_of,
-                "items": items,
-            });
-            let text = serde_json::to_string_pretty(&document).unwrap_or_default();
+            let items = listing.items.iter().map(Listed::document).collect();
+            let kind = T::KIND.into();
+            let document = List { schema_version: SCHEMA_VERSION, kind, as_of: listing.as_of, items };
+            let text = serde_json::to_string_pretty(&value(&document)).unwrap_or_default();
             out.line(&safe_json(&text))
         }
         OutputFormat::JsonLines | OutputFormat::Name | OutputFormat::Template(_) => {
@@ -79,9 +105,9 @@ pub fn one<T: Listed>(out: &mut Stdout, format: &OutputFormat, item: &T) -> Resu
             let cells = item.cells(*format == OutputFormat::Wide);
             out.line(&cells.iter().map(|cell| safe_line(cell)).collect::<Vec<_>>().join("  "))
         }
-        OutputFormat::Json | OutputFormat::JsonLines => out.line(&safe_json(&item.json().to_string())),
+        OutputFormat::Json | OutputFormat::JsonLines => out.line(&safe_json(&json(item).to_string())),
         OutputFormat::Name => out.line(&safe_line(&item.name())),
-        OutputFormat::Template(template) => out.line(&template_of(template, &item.json())?),
+        OutputFormat::Template(template) => out.line(&template_of(template, &json(item))?),
     }
 }
 
@@ -132,6 +158,7 @@ fn missing_field(path: &str, item: &Value) -> Option<Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_typo_in_a_template_is_one_line_with_the_nearest_field() {

@@ -10,7 +10,7 @@ use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say, stdout_is_terminal};
-use super::super::output::render::{Listing, list};
+use super::super::output::render::{Listing, list, value};
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::files::{FileRow, document, statistic};
 use super::paint::{self, Painter};
@@ -79,7 +79,7 @@ fn files(context: &Context, client: &mut Client, request: &Request, args: &Diff)
     let mut out = Stdout::default();
     match &context.format {
         OutputFormat::Json => {
-            let text = serde_json::to_string_pretty(&document(&about, &rows)).unwrap_or_default();
+            let text = serde_json::to_string_pretty(&value(&document(&about, &rows))).unwrap_or_default();
             out.line(&safe_json(&text))?;
         }
         OutputFormat::Table | OutputFormat::Wide if args.stat => {

@@ -1,7 +1,11 @@
 //! Changed files as rows: names, a statistic, JSON.
 
+use std::borrow::Cow;
+
+use protocol::api::SCHEMA_VERSION;
 use protocol::compare::{Comparison, FileChange, FileStatus};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::output::render::Listed;
 
@@ -24,21 +28,40 @@ impl FileRow {
     }
 }
 
+/// One file that differs. What is no UTF-8 in a path is replaced.
+#[derive(Serialize, JsonSchema)]
+pub struct FileDocument {
+    name: String,
+    path: String,
+    /// Where it was before, of a renamed or copied one.
+    old_path: Option<String>,
+    status: FileStatus,
+    /// `null` for a binary file.
+    insertions: Option<u64>,
+    deletions: Option<u64>,
+    binary: bool,
+}
+
 impl Listed for FileRow {
     const KIND: &'static str = "Diff";
     const HEADER: &'static [&'static str] = &["FILE", "CHANGE", "ADDED", "REMOVED"];
     const WIDE: &'static [&'static str] = &["BEFORE"];
 
-    fn json(&self) -> Value {
-        json!({
-            "name": self.path(),
-            "path": self.path(),
-            "old_path": self.old_path(),
-            "status": self.0.status,
-            "insertions": self.0.insertions,
-            "deletions": self.0.deletions,
-            "binary": self.0.insertions.is_none(),
-        })
+    type Document<'a>
+        = FileDocument
+    where
+        Self: 'a;
+
+    fn document(&self) -> FileDocument {
+        FileDocument {
+            name: self.path(),
+            path: self.path(),
+            old_path: self.old_path(),
+            status: self.0.status,
+            insertions: self.0.insertions,
+            deletions: self.0.deletions,
+            binary: self.0.insertions.is_none(),
+        }
     }
 
     fn name(&self) -> String {
@@ -57,14 +80,19 @@ impl Listed for FileRow {
 }
 
 /// The document of `-o json`: the files, with what was compared beside them.
-pub fn document(about: &Comparison, rows: &[FileRow]) -> Value {
-    let mut document = serde_json::to_value(about).unwrap_or_default();
-    if let Value::Object(fields) = &mut document {
-        fields.insert("schema_version".into(), json!(protocol::api::SCHEMA_VERSION));
-        fields.insert("kind".into(), json!(FileRow::KIND));
-        fields.insert("items".into(), rows.iter().map(Listed::json).collect());
-    }
-    document
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DiffDocument")]
+pub struct Diff<'a> {
+    schema_version: u32,
+    kind: Cow<'static, str>,
+    #[serde(flatten)]
+    about: &'a Comparison,
+    items: Vec<FileDocument>,
+}
+
+pub fn document<'a>(about: &'a Comparison, rows: &[FileRow]) -> Diff<'a> {
+    let items = rows.iter().map(Listed::document).collect();
+    Diff { schema_version: SCHEMA_VERSION, kind: FileRow::KIND.into(), about, items }
 }
 
 /// As `git diff --stat` has it: a line per file and a sum.

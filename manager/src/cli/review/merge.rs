@@ -1,13 +1,17 @@
 //! `merge`: accepted work of a run into one branch. The merge is the manager's and goes on without us.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use protocol::api::{Item, MergeRun, Reply, Request};
+use protocol::api::{Item, MergeRun, Reply, Request, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
+use protocol::ids::{HostId, Name, RunId};
 use protocol::merge::{MergeOutcome, MergeRow, MergeState, MergeView};
-use serde_json::{Value, json};
+use protocol::time::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::args::review::Merge;
 use super::super::client::reader::Interrupts;
@@ -16,7 +20,7 @@ use super::super::context::{Context, request_key, unexpected, with_key};
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say};
-use super::super::output::render::{Listed, Listing, list};
+use super::super::output::render::{Listed, Listing, list, value};
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::run::list::named_or_latest;
 use super::decide::person;
@@ -146,15 +150,101 @@ impl Told {
     }
 }
 
-struct Row<'a>(&'a MergeRow);
+pub struct Row<'a>(&'a MergeRow);
+
+/// A merge, and what became of each task's work.
+#[derive(Serialize, JsonSchema)]
+pub struct MergeDocument<'a> {
+    schema_version: u32,
+    kind: Cow<'static, str>,
+    run: RunId,
+    run_name: &'a Name,
+    /// Counts the merges of a run.
+    number: u32,
+    by: &'a str,
+    host: &'a HostId,
+    /// Path of the repository on its host.
+    repo: &'a str,
+    /// The branch.
+    into: &'a str,
+    dry_run: bool,
+    verify: bool,
+    state: MergeState,
+    reason: &'a str,
+    remedy: &'a str,
+    started_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    /// The branch before and after.
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+    /// Times that the branch moved meanwhile, so that it was begun anew.
+    rounds: u32,
+    /// Which verification of all that was merged is under way, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checking: Option<&'a str>,
+    /// In the order in which they are merged.
+    items: &'a [MergeRow],
+}
+
+fn document(view: &MergeView) -> MergeDocument<'_> {
+    let MergeView {
+        run,
+        run_name,
+        number,
+        by,
+        host,
+        repo,
+        into,
+        dry_run,
+        verify,
+        state,
+        reason,
+        remedy,
+        started_at,
+        ended_at,
+        from,
+        to,
+        rounds,
+        rows,
+        checking,
+    } = view;
+    MergeDocument {
+        schema_version: SCHEMA_VERSION,
+        kind: Row::KIND.into(),
+        run: *run,
+        run_name,
+        number: *number,
+        by,
+        host,
+        repo,
+        into,
+        dry_run: *dry_run,
+        verify: *verify,
+        state: *state,
+        reason,
+        remedy,
+        started_at: *started_at,
+        ended_at: *ended_at,
+        from: from.as_deref(),
+        to: to.as_deref(),
+        rounds: *rounds,
+        checking: checking.as_deref(),
+        items: rows,
+    }
+}
 
 impl Listed for Row<'_> {
     const KIND: &'static str = "Merge";
     const HEADER: &'static [&'static str] = &["TASK", "OUTCOME", "MERGED", "REASON"];
     const WIDE: &'static [&'static str] = &["COMMIT", "BRANCH", "AGENT"];
 
-    fn json(&self) -> Value {
-        serde_json::to_value(self.0).unwrap_or_default()
+    type Document<'a>
+        = &'a MergeRow
+    where
+        Self: 'a;
+
+    fn document(&self) -> &MergeRow {
+        self.0
     }
 
     fn name(&self) -> String {
@@ -186,14 +276,8 @@ fn show(context: &Context, view: &MergeView) -> Result<u8, Failure> {
     let mut out = Stdout::default();
     match &context.format {
         OutputFormat::Json => {
-            let mut document = serde_json::to_value(view).unwrap_or_default();
-            if let Value::Object(fields) = &mut document {
-                fields.remove("rows");
-                fields.insert("schema_version".into(), json!(protocol::api::SCHEMA_VERSION));
-                fields.insert("kind".into(), json!(Row::KIND));
-                fields.insert("items".into(), rows.iter().map(Listed::json).collect());
-            }
-            out.line(&safe_json(&serde_json::to_string_pretty(&document).unwrap_or_default()))?;
+            let text = serde_json::to_string_pretty(&value(&document(view))).unwrap_or_default();
+            out.line(&safe_json(&text))?;
         }
         _ if context.quiet => {}
         format => list(&mut out, format, &Listing { items: &rows, as_of: None, note: None, empty: "" })?,

@@ -9,7 +9,8 @@ use protocol::api::{Item, Request};
 use protocol::compare::CompareForm;
 use protocol::error::ErrorCode;
 use protocol::task::{TaskState, TaskView};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::args::review::Patch;
 use super::super::client::Client;
@@ -76,9 +77,17 @@ fn is_work(task: &TaskView, all: bool) -> bool {
     (taken || all) && collected.is_some_and(|collected| collected.commit.is_some())
 }
 
-struct PatchRow {
+pub struct PatchRow {
     task: String,
     path: PathBuf,
+    bytes: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct PatchDocument<'a> {
+    name: String,
+    task: &'a str,
+    path: String,
     bytes: u64,
 }
 
@@ -87,8 +96,13 @@ impl Listed for PatchRow {
     const HEADER: &'static [&'static str] = &["FILE", "TASK", "BYTES"];
     const WIDE: &'static [&'static str] = &[];
 
-    fn json(&self) -> Value {
-        json!({"name": self.name(), "task": self.task, "path": self.path.display().to_string(), "bytes": self.bytes})
+    type Document<'a>
+        = PatchDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> PatchDocument<'_> {
+        PatchDocument { name: self.name(), task: &self.task, path: self.name(), bytes: self.bytes }
     }
 
     fn name(&self) -> String {

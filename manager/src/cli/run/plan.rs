@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use protocol::error::ErrorCode;
 use protocol::ids::Name;
-use serde_json::{Value, json};
+use protocol::task::TaskSpec;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::args::run::Run;
 use super::super::error::Failure;
@@ -139,19 +141,35 @@ fn read_source(file: &Path) -> Result<Source, Failure> {
 /// A task as `--dry-run` shows it. Values of the environment are left out.
 pub struct PlannedRow<'a>(pub &'a PlannedTask);
 
+/// A task as it would be submitted.
+#[derive(Serialize, JsonSchema)]
+pub struct PlannedDocument {
+    #[serde(flatten)]
+    spec: TaskSpec,
+    /// What `repo` starts from, as it was written.
+    base: Option<String>,
+    /// Names of the variables that it sets.
+    environment: Vec<String>,
+}
+
 impl Listed for PlannedRow<'_> {
     const KIND: &'static str = "PlannedTaskList";
     const HEADER: &'static [&'static str] = &["TASK", "ACCEPT", "AFTER", "REPO", "PROGRAM"];
     const WIDE: &'static [&'static str] = &["PROMPT", "RETRIES", "PRIORITY"];
 
-    fn json(&self) -> Value {
-        let mut json = serde_json::to_value(&self.0.spec).unwrap_or_default();
-        if let Value::Object(fields) = &mut json {
-            fields.insert("repo".into(), json!(self.0.repo.as_ref().map(|repo| &repo.path)));
-            fields.insert("base".into(), json!(self.0.repo.as_ref().and_then(|repo| repo.base.as_ref())));
-            fields.insert("environment".into(), json!(self.0.environment.0.keys().collect::<Vec<_>>()));
+    type Document<'a>
+        = PlannedDocument
+    where
+        Self: 'a;
+
+    fn document(&self) -> PlannedDocument {
+        let repo = self.0.repo.as_ref();
+        let path = repo.map(|repo| repo.path.display().to_string());
+        PlannedDocument {
+            spec: TaskSpec { repo: path, ..self.0.spec.clone() },
+            base: repo.and_then(|repo| repo.base.clone()),
+            environment: self.0.environment.0.keys().cloned().collect(),
         }
-        json
     }
 
     fn name(&self) -> String {

@@ -1,9 +1,11 @@
 //! Runs and tasks as rows, as JSON, and what their end means for the exit code.
 
 use protocol::api::Reason;
+use protocol::ids::Name;
 use protocol::task::{Attempt, Decision, RunView, TaskState, TaskView, Waiting};
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::error::exit;
 use super::super::output::progress::count;
@@ -53,19 +55,34 @@ pub fn counts(run: &RunView) -> String {
     if parts.is_empty() { "no tasks".to_owned() } else { parts.join(", ") }
 }
 
+#[derive(Serialize, JsonSchema)]
+pub struct RunDocument<'a> {
+    #[serde(flatten)]
+    view: &'a RunView,
+    name: &'a Name,
+    /// Tasks whose work was taken, merged ones too.
+    accepted: u64,
+    /// Nothing more happens without a person.
+    over: bool,
+}
+
 impl Listed for RunRow {
     const KIND: &'static str = "RunList";
     const HEADER: &'static [&'static str] = &["RUN", "TASKS", "STATE", "AGE", "TOOK"];
     const WIDE: &'static [&'static str] = &["ID", "PARALLEL", "LABELS"];
 
-    fn json(&self) -> Value {
-        let mut json = serde_json::to_value(&self.view).unwrap_or_default();
-        if let Value::Object(fields) = &mut json {
-            fields.insert("name".into(), json!(self.view.spec.name));
-            fields.insert("accepted".into(), json!(count(&self.view, TAKEN)));
-            fields.insert("over".into(), json!(is_over(&self.view)));
+    type Document<'a>
+        = RunDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> RunDocument<'_> {
+        RunDocument {
+            view: &self.view,
+            name: &self.view.spec.name,
+            accepted: count(&self.view, TAKEN),
+            over: is_over(&self.view),
         }
-        json
     }
 
     fn name(&self) -> String {
@@ -154,17 +171,25 @@ impl TaskRow {
     }
 }
 
+#[derive(Serialize, JsonSchema)]
+pub struct TaskDocument<'a> {
+    #[serde(flatten)]
+    view: &'a TaskView,
+    name: &'a Name,
+}
+
 impl Listed for TaskRow {
     const KIND: &'static str = "TaskList";
     const HEADER: &'static [&'static str] = &["TASK", "STATE", "ATTEMPTS", "TOOK", "REASON"];
     const WIDE: &'static [&'static str] = &["ID", "HOST", "EXIT", "DIFF", "BRANCH", "COMMIT", "SAID"];
 
-    fn json(&self) -> Value {
-        let mut json = serde_json::to_value(&self.view).unwrap_or_default();
-        if let Value::Object(fields) = &mut json {
-            fields.insert("name".into(), json!(self.view.spec.name));
-        }
-        json
+    type Document<'a>
+        = TaskDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> TaskDocument<'_> {
+        TaskDocument { view: &self.view, name: &self.view.spec.name }
     }
 
     fn name(&self) -> String {
@@ -224,8 +249,13 @@ impl Listed for ReasonRow {
     const HEADER: &'static [&'static str] = &["SUBJECT", "STATE", "WHY", "TRY"];
     const WIDE: &'static [&'static str] = &[];
 
-    fn json(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+    type Document<'a>
+        = &'a Reason
+    where
+        Self: 'a;
+
+    fn document(&self) -> &Reason {
+        &self.0
     }
 
     fn name(&self) -> String {

@@ -1,7 +1,11 @@
 //! `capture`: what an agent's terminal shows, as text.
 
+use protocol::agent::Phase;
 use protocol::api::{AgentScreen, Reply, Request};
-use serde_json::{Value, json};
+use protocol::ids::{AgentId, HostId};
+use protocol::screen::ScreenView;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::args::screen::Capture;
 use super::super::context::{Context, unexpected};
@@ -54,20 +58,35 @@ fn text(shown: &AgentScreen) -> impl Iterator<Item = &String> {
     screen.history.iter().chain(screen.lines.iter().take(end))
 }
 
+/// A screen, and whose it is.
+#[derive(Serialize, JsonSchema)]
+pub struct ScreenDocument<'a> {
+    #[serde(flatten)]
+    screen: &'a ScreenView,
+    agent: AgentId,
+    name: &'a str,
+    host: &'a HostId,
+    phase: Phase,
+}
+
 impl Listed for AgentScreen {
     const KIND: &'static str = "ScreenList";
     const HEADER: &'static [&'static str] = &["NAME", "PHASE", "HOST", "ROWS", "COLS", "TITLE"];
     const WIDE: &'static [&'static str] = &["ID"];
 
-    fn json(&self) -> Value {
-        let mut json = serde_json::to_value(&self.screen).unwrap_or_default();
-        if let Value::Object(fields) = &mut json {
-            fields.insert("agent".into(), json!(self.agent));
-            fields.insert("name".into(), json!(self.name));
-            fields.insert("host".into(), json!(self.host));
-            fields.insert("phase".into(), json!(self.phase));
+    type Document<'a>
+        = ScreenDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> ScreenDocument<'_> {
+        ScreenDocument {
+            screen: &self.screen,
+            agent: self.agent,
+            name: &self.name,
+            host: &self.host,
+            phase: self.phase,
         }
-        json
     }
 
     fn name(&self) -> String {

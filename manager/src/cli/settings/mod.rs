@@ -4,7 +4,7 @@
 mod apply;
 mod label;
 mod limit;
-pub(super) mod snapshot;
+pub mod snapshot;
 
 use protocol::api::{Change, Until};
 use protocol::ids::Name;

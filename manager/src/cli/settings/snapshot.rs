@@ -5,7 +5,6 @@ use protocol::api::{AgentView, Reply, Request};
 use protocol::error::ErrorCode;
 use protocol::snapshot::{Restored, Snapshot, SnapshotCall, SnapshotWish};
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
 
 use super::super::agent::create;
 use super::super::agent::select;
@@ -66,7 +65,7 @@ fn warn(taken: &Snapshot) {
     say(&safe_line(&format!("not in the snapshot: {}{hint}", taken.not_saved.join(", "))));
 }
 
-struct Row {
+pub struct Row {
     snapshot: Snapshot,
     now: Timestamp,
 }
@@ -76,8 +75,13 @@ impl Listed for Row {
     const HEADER: &'static [&'static str] = &["SNAPSHOT", "AGE", "FILES", "IGNORED", "NOT SAVED"];
     const WIDE: &'static [&'static str] = &["COMMIT", "HEAD", "REF"];
 
-    fn json(&self) -> Value {
-        serde_json::to_value(&self.snapshot).unwrap_or_default()
+    type Document<'a>
+        = &'a Snapshot
+    where
+        Self: 'a;
+
+    fn document(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     fn name(&self) -> String {
@@ -114,15 +118,20 @@ fn show(context: &Context, snapshots: Vec<Snapshot>) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-struct RestoredRow(Restored);
+pub struct RestoredRow(Restored);
 
 impl Listed for RestoredRow {
     const KIND: &'static str = "RestoreList";
     const HEADER: &'static [&'static str] = &["RESTORED", "BEFORE", "WRITTEN", "DELETED", "LEFT"];
     const WIDE: &'static [&'static str] = &[];
 
-    fn json(&self) -> Value {
-        json!(self.0)
+    type Document<'a>
+        = &'a Restored
+    where
+        Self: 'a;
+
+    fn document(&self) -> &Restored {
+        &self.0
     }
 
     fn name(&self) -> String {

@@ -1,7 +1,5 @@
 //! `doctor`: what this machine lacks. Asks no manager and starts nothing.
 
-use serde_json::Value;
-
 use super::super::context::Context;
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
@@ -11,7 +9,7 @@ use super::super::output::sanitise::safe_line;
 use super::super::output::when::now;
 use crate::embedded::doctor::{Check, CheckStatus, check};
 
-struct CheckRow(Check);
+pub struct CheckRow(Check);
 
 fn word(status: CheckStatus) -> &'static str {
     match status {
@@ -27,8 +25,13 @@ impl Listed for CheckRow {
     const HEADER: &'static [&'static str] = &["CHECK", "STATUS", "FOUND"];
     const WIDE: &'static [&'static str] = &["REMEDY"];
 
-    fn json(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+    type Document<'a>
+        = &'a Check
+    where
+        Self: 'a;
+
+    fn document(&self) -> &Check {
+        &self.0
     }
 
     fn name(&self) -> String {

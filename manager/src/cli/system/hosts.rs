@@ -2,7 +2,6 @@
 
 use protocol::api::{HostView, Reply, Request};
 use protocol::time::Timestamp;
-use serde_json::Value;
 
 use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
@@ -22,8 +21,13 @@ impl Listed for HostRow {
         &["HOST", "REGION", "HEARD", "AGENTS", "LOAD", "CPUS", "MEM FREE", "DISK FREE"];
     const WIDE: &'static [&'static str] = &["BUILD", "CGROUPS", "OVERLAY", "CLOCK", "DEGRADED"];
 
-    fn json(&self) -> Value {
-        serde_json::to_value(&self.view).unwrap_or_default()
+    type Document<'a>
+        = &'a HostView
+    where
+        Self: 'a;
+
+    fn document(&self) -> &HostView {
+        &self.view
     }
 
     fn name(&self) -> String {

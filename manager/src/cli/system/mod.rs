@@ -1,6 +1,5 @@
 //! The commands about this machine and the fleet as a whole.
 
-pub mod completion;
 pub mod doctor;
 pub mod hosts;
 pub mod notify;

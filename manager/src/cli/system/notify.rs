@@ -3,9 +3,11 @@
 
 use protocol::error::ErrorCode;
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::args::config::NotifyCommand;
+use super::super::config::view::OriginDocument;
 use super::super::context::Context;
 use super::super::error::{Failure, exit};
 use super::super::output::pipe::Stdout;
@@ -28,7 +30,7 @@ pub fn run(context: &Context, command: &NotifyCommand) -> Result<u8, Failure> {
 
 const EMPTY: &str = "No hooks. Write [[notify]] into your settings: phalanx config edit";
 
-struct HookRow<'a> {
+pub struct HookRow<'a> {
     hook: &'a Hook,
     ledger: Option<Ledger>,
     now: Timestamp,
@@ -38,24 +40,49 @@ fn on(hook: &Hook) -> Vec<&'static str> {
     hook.on.iter().map(|kind| kind.as_str()).collect()
 }
 
+/// A hook of the settings, and how its deliveries went.
+#[derive(Serialize, JsonSchema)]
+pub struct HookDocument<'a> {
+    hook: String,
+    /// What it is told of.
+    on: Vec<&'a str>,
+    timeout_ms: u64,
+    delivered: u64,
+    /// Given up.
+    lost: u64,
+    /// Why the last delivery failed, while it does.
+    failure: Option<HookFailure<'a>>,
+    origin: OriginDocument<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct HookFailure<'a> {
+    at: Timestamp,
+    why: &'a str,
+}
+
 impl Listed for HookRow<'_> {
     const KIND: &'static str = "HookList";
     const HEADER: &'static [&'static str] = &["HOOK", "ON", "DELIVERED", "LOST", "FAILURE"];
     const WIDE: &'static [&'static str] = &["ORIGIN"];
 
-    fn json(&self) -> Value {
+    type Document<'a>
+        = HookDocument<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> HookDocument<'_> {
         let ledger = self.ledger.as_ref();
-        json!({
-            "hook": self.hook.to_string(),
-            "on": on(self.hook),
-            "timeout_ms": self.hook.timeout_ms,
-            "delivered": ledger.map_or(0, |ledger| ledger.delivered),
-            "lost": ledger.map_or(0, |ledger| ledger.lost),
-            "failure": ledger.and_then(|ledger| ledger.failure.as_ref()).map(|failure| json!({
-                "at": failure.at_ms, "why": failure.why,
-            })),
-            "origin": {"layer": self.hook.origin.layer.as_str(), "place": self.hook.origin.place},
-        })
+        let failure = ledger.and_then(|ledger| ledger.failure.as_ref());
+        HookDocument {
+            hook: self.hook.to_string(),
+            on: on(self.hook),
+            timeout_ms: self.hook.timeout_ms,
+            delivered: ledger.map_or(0, |ledger| ledger.delivered),
+            lost: ledger.map_or(0, |ledger| ledger.lost),
+            failure: failure.map(|failure| HookFailure { at: Timestamp(failure.at_ms), why: &failure.why }),
+            origin: OriginDocument::of(&self.hook.origin),
+        }
     }
 
     fn name(&self) -> String {
@@ -92,9 +119,18 @@ fn show(context: &Context, hooks: &[Hook]) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-struct TestRow {
+pub struct TestRow {
     hook: String,
     outcome: Result<String, String>,
+}
+
+/// What became of a test of a hook.
+#[derive(Serialize, JsonSchema)]
+pub struct HookTest<'a> {
+    hook: &'a str,
+    delivered: bool,
+    /// What came back, or why it failed.
+    came_back: &'a str,
 }
 
 impl Listed for TestRow {
@@ -102,9 +138,14 @@ impl Listed for TestRow {
     const HEADER: &'static [&'static str] = &["HOOK", "OUTCOME", "CAME BACK"];
     const WIDE: &'static [&'static str] = &[];
 
-    fn json(&self) -> Value {
-        let said = self.outcome.as_ref().unwrap_or_else(|why| why);
-        json!({"hook": self.hook, "delivered": self.outcome.is_ok(), "came_back": said})
+    type Document<'a>
+        = HookTest<'a>
+    where
+        Self: 'a;
+
+    fn document(&self) -> HookTest<'_> {
+        let came_back = self.outcome.as_ref().unwrap_or_else(|why| why);
+        HookTest { hook: &self.hook, delivered: self.outcome.is_ok(), came_back }
     }
 
     fn name(&self) -> String {

@@ -1,19 +1,33 @@
 //! `status`: the parts of this machine, and the fleet as the manager sees it. Starts nothing.
 
 use protocol::api::{Reply, Request, SCHEMA_VERSION, StatusView};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::client::BUILD;
 use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::Stdout;
+use super::super::output::render::{List, value};
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::output::table::details;
 use super::super::output::when::{age, now};
 use crate::config::Settings;
 use crate::embedded::status::{Facts, PartState, facts};
 use crate::notify::ledger;
+
+pub const KIND: &str = "StatusList";
+
+#[derive(Serialize, JsonSchema)]
+pub struct StatusDocument<'a> {
+    /// The parts of this machine.
+    local: &'a Facts,
+    /// As the manager sees it; `null` when it does not run.
+    fleet: Option<&'a StatusView>,
+    /// Of the `phalanx` that was called.
+    client_build: &'a str,
+}
 
 pub fn run(context: &Context) -> Result<u8, Failure> {
     let facts = facts(&context.layout);
@@ -31,14 +45,10 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
             out.text(&describe(fleet))?;
         }
     } else {
-        let item = json!({"local": facts, "fleet": fleet, "client_build": BUILD});
-        let document = json!({
-            "schema_version": SCHEMA_VERSION,
-            "kind": "StatusList",
-            "as_of": now(),
-            "items": [item],
-        });
-        out.line(&safe_json(&document.to_string()))?;
+        let item = StatusDocument { local: &facts, fleet: fleet.as_ref(), client_build: BUILD };
+        let kind = KIND.into();
+        let document = List { schema_version: SCHEMA_VERSION, kind, as_of: Some(now()), items: vec![item] };
+        out.line(&safe_json(&value(&document).to_string()))?;
     }
     out.done()?;
     Ok(if fleet.is_some() { exit::OK } else { exit::UNAVAILABLE })

@@ -8,6 +8,8 @@ use protocol::api::{Item, Request, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 use protocol::row::{AgentRow, RowChange, RowItem, WatchRows};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::args::watch::Ls;
@@ -18,13 +20,13 @@ use super::super::error::Failure;
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say, stdout_is_terminal};
 use super::super::output::redraw::Redraw;
-use super::super::output::render::{Listed, template_of};
+use super::super::output::render::{Listed, template_of, value};
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::output::table::Table;
 use super::super::output::when::now;
 use super::columns::{COLUMNS, Column, WIDE, sort};
 use super::list::{EMPTY, filter, rows, table};
-use super::row::{Row, staleness};
+use super::row::{AgentDocument, Row, staleness};
 
 /// Of a line of changes without JSON: wide enough for each of its words.
 const CHANGE_WIDTH: usize = 7;
@@ -180,10 +182,10 @@ impl Lines<'_> {
     fn all(&self, out: &mut Stdout, rows: &[Row], cursor: &str, reset: Option<&str>) -> Result<(), Failure> {
         if self.context.format.is_json() && !self.context.quiet {
             if let Some(reason) = reset {
-                json_line(out, json!({"change": "reset", "reason": reason}))?;
+                json_line(out, &ChangeDocument { reason: Some(reason), ..ChangeDocument::of("reset") })?;
             }
             rows.iter().try_for_each(|row| self.one(out, "listed", row, None))?;
-            return json_line(out, json!({"change": "synced", "cursor": cursor}));
+            return json_line(out, &ChangeDocument { cursor: Some(cursor), ..ChangeDocument::of("synced") });
         }
         if let Some(reason) = reset {
             say(&format!("{reason}: all rows follow anew"));
@@ -223,14 +225,11 @@ impl Lines<'_> {
             OutputFormat::Name if is_gone => Ok(()),
             OutputFormat::Name => out.line(&safe_line(&row.name())),
             OutputFormat::Json | OutputFormat::JsonLines => {
-                let mut line = json!({"change": change, "agent": row.json()});
-                if let (Some(cursor), Value::Object(fields)) = (cursor, &mut line) {
-                    fields.insert("cursor".into(), json!(cursor));
-                }
-                json_line(out, line)
+                let agent = Some(row.document());
+                json_line(out, &ChangeDocument { agent, cursor, ..ChangeDocument::of(change) })
             }
             OutputFormat::Template(template) => {
-                let mut json = row.json();
+                let mut json = value(&row.document());
                 if let Value::Object(fields) = &mut json {
                     fields.insert("change".into(), json!(change));
                 }
@@ -250,9 +249,28 @@ impl Lines<'_> {
     }
 }
 
-fn json_line(out: &mut Stdout, mut line: Value) -> Result<(), Failure> {
-    if let Value::Object(fields) = &mut line {
-        fields.insert("schema_version".into(), json!(SCHEMA_VERSION));
+/// One line of `ls --watch`.
+#[derive(Serialize, JsonSchema)]
+pub struct ChangeDocument<'a> {
+    schema_version: u32,
+    /// `listed` for rows that are there, then `synced`; after that what became of one; `reset` before all are listed anew.
+    change: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentDocument>,
+    /// What `--cursor` goes on after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a str>,
+    /// Why all are listed anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+impl<'a> ChangeDocument<'a> {
+    const fn of(change: &'a str) -> Self {
+        Self { schema_version: SCHEMA_VERSION, change, agent: None, cursor: None, reason: None }
     }
-    out.line(&safe_json(&line.to_string()))
+}
+
+fn json_line(out: &mut Stdout, line: &ChangeDocument<'_>) -> Result<(), Failure> {
+    out.line(&safe_json(&value(line).to_string()))
 }

@@ -1,11 +1,15 @@
 //! A row of a list of agents: its cells, and its JSON.
 
-use protocol::agent::End;
+use std::collections::BTreeMap;
+
+use protocol::agent::{End, Phase, Role, TaskLink};
 use protocol::api::Reachability;
+use protocol::ids::{AgentId, HostId, Region};
 use protocol::row::AgentRow;
 use protocol::signals::PhaseReason;
 use protocol::time::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::agent::view::{long_end, short_end};
 use super::super::output::render::Listed;
@@ -96,51 +100,108 @@ impl Row {
     }
 }
 
+/// An agent as a row of `ls`. Every field is there, whatever is known: a template or script that reads one never meets
+/// a gap.
+#[derive(Serialize, JsonSchema)]
+pub struct AgentDocument {
+    id: AgentId,
+    name: String,
+    role: Role,
+    region: Region,
+    host: HostId,
+    reachability: Reachability,
+    /// CREATING until the first report.
+    phase: Phase,
+    phase_reason: Option<PhaseReason>,
+    reason: String,
+    /// `running`, `stopped` or `destroyed`; `unowned` when the manager has no record of it.
+    wanted: String,
+    /// Destroyed: only its transcript and its end are left.
+    gone: bool,
+    as_of: Timestamp,
+    created_at: Timestamp,
+    started_at: Option<Timestamp>,
+    end: Option<End>,
+    stopping: bool,
+    /// The program has ended, processes that it left have not.
+    draining: bool,
+    /// What does not work as promised.
+    degraded: Vec<String>,
+    labels: BTreeMap<String, String>,
+    profile: Option<String>,
+    task: Option<TaskLink>,
+    /// Whom it runs as; empty until the first report.
+    user: String,
+    /// Path on its host.
+    workspace: Option<String>,
+    branch: Option<String>,
+    last_output: Option<Timestamp>,
+    /// Since its start.
+    cpu_ms: u64,
+    /// Between the last two looks; 1000 is one core.
+    cpu_millis: Option<u64>,
+    memory_bytes: u64,
+    /// Processes and threads.
+    pids: Option<u64>,
+    /// What the workspace takes on the disk beyond what it shares with others.
+    disk_bytes: Option<u64>,
+    disk_as_of: Option<Timestamp>,
+    /// Since its last output, while it lives.
+    quiet_for_ms: Option<u64>,
+    age_ms: u64,
+    /// How old the last report is.
+    knowledge_age_ms: u64,
+}
+
 impl Listed for Row {
     const KIND: &'static str = "AgentList";
     const HEADER: &'static [&'static str] = &["NAME", "PHASE", "HOST", "AGE", "EXIT", "QUIET", "CPU", "MEM"];
     const WIDE: &'static [&'static str] = &["ID", "TASK", "PROFILE", "USER", "LABELS", "WORKSPACE", "REASON"];
 
-    /// Every field is there, whatever is known: a template or script that reads one never meets a gap.
-    fn json(&self) -> Value {
-        let agent = &self.agent;
-        let figures = &agent.figures;
-        json!({
-            "id": agent.id,
-            "name": agent.name,
-            "role": agent.role,
-            "region": agent.region,
-            "host": agent.host,
-            "reachability": agent.reachability,
-            "phase": agent.phase,
-            "phase_reason": agent.phase_reason,
-            "reason": agent.reason,
-            "wanted": agent.wanted,
-            "gone": agent.gone,
-            "as_of": agent.as_of,
-            "created_at": agent.created_at,
-            "started_at": agent.started_at,
-            "end": agent.end,
-            "stopping": agent.stopping,
-            "draining": agent.draining,
-            "degraded": agent.degraded,
-            "labels": agent.labels,
-            "profile": agent.profile,
-            "task": agent.task,
-            "user": agent.user,
-            "workspace": agent.workspace,
-            "branch": agent.branch,
-            "last_output": agent.last_output,
-            "cpu_ms": figures.cpu_ms.unwrap_or(0),
-            "cpu_millis": figures.cpu_millis,
-            "memory_bytes": figures.memory_bytes.unwrap_or(0),
-            "pids": figures.pids,
-            "disk_bytes": figures.disk_bytes,
-            "disk_as_of": figures.disk_as_of,
-            "quiet_for_ms": self.quiet_ms(),
-            "age_ms": self.now.ms_since(agent.created_at),
-            "knowledge_age_ms": self.now.ms_since(agent.as_of),
-        })
+    type Document<'a>
+        = AgentDocument
+    where
+        Self: 'a;
+
+    fn document(&self) -> AgentDocument {
+        let agent = self.agent.clone();
+        let figures = agent.figures;
+        AgentDocument {
+            id: agent.id,
+            name: agent.name,
+            role: agent.role,
+            region: agent.region,
+            host: agent.host,
+            reachability: agent.reachability,
+            phase: agent.phase,
+            phase_reason: agent.phase_reason,
+            reason: agent.reason,
+            wanted: agent.wanted,
+            gone: agent.gone,
+            as_of: agent.as_of,
+            created_at: agent.created_at,
+            started_at: agent.started_at,
+            end: agent.end,
+            stopping: agent.stopping,
+            draining: agent.draining,
+            degraded: agent.degraded,
+            labels: agent.labels,
+            profile: agent.profile,
+            task: agent.task,
+            user: agent.user,
+            workspace: agent.workspace,
+            branch: agent.branch,
+            last_output: agent.last_output,
+            cpu_ms: figures.cpu_ms.unwrap_or(0),
+            cpu_millis: figures.cpu_millis,
+            memory_bytes: figures.memory_bytes.unwrap_or(0),
+            pids: figures.pids,
+            disk_bytes: figures.disk_bytes,
+            disk_as_of: figures.disk_as_of,
+            quiet_for_ms: self.quiet_ms(),
+            age_ms: self.now.ms_since(agent.created_at),
+            knowledge_age_ms: self.now.ms_since(agent.as_of),
+        }
     }
 
     fn name(&self) -> String {

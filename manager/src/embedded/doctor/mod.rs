@@ -7,6 +7,7 @@ mod programs;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::layout::Layout;
@@ -14,7 +15,7 @@ use super::layout::Layout;
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Check {
     pub name: &'static str,
     pub status: CheckStatus,
@@ -23,7 +24,7 @@ pub struct Check {
     pub remedy: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckStatus {
     Ok,

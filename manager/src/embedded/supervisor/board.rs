@@ -4,13 +4,14 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::embedded::atomic_file::{self, Durability};
 
 pub const STATUS_VERSION: u32 = 1;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Status {
     pub version: u32,
     pub supervisor: u32,
@@ -20,7 +21,7 @@ pub struct Status {
     pub components: Vec<ComponentStatus>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     Starting,
@@ -33,14 +34,15 @@ pub enum State {
 }
 
 /// Why a component is not there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "ComponentFailure")]
 pub struct Failure {
     pub component: String,
     pub cause: String,
     pub last_log: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ComponentStatus {
     pub name: String,
     pub state: ComponentState,
@@ -55,7 +57,7 @@ pub struct ComponentStatus {
     pub last_log: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComponentState {
     Waiting,

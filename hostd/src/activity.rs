@@ -10,6 +10,7 @@ use crate::machine::{Handle, Machine};
 pub async fn measure(machine: Handle, rows: Vec<DigestRow>) -> Vec<DigestRow> {
     let measured = tokio::task::spawn_blocking(move || {
         machine.uploads.sweep();
+        machine.sizes.sweep();
         rows.into_iter().map(|row| if row.phase.is_ended() { row } else { one(&machine, row) }).collect()
     });
     measured.await.unwrap_or_default()

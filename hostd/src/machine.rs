@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::agents::Waiters;
 use crate::asks::{Talks, Uploads};
 use crate::bus::{Bus, Requests, ShipperSink};
+use crate::house::Sizes;
 use crate::screen::WatchSink;
 use crate::state::AgentFolders;
 use crate::sys::cgroup::Cgroups;
@@ -56,6 +57,7 @@ pub struct Machine {
     /// Differences that are being told.
     pub talks: Talks,
     pub uploads: Uploads,
+    pub sizes: Sizes,
     /// Outcomes for the driver. Bounded: a job waits when the driver is behind.
     pub inputs: mpsc::Sender<Input>,
 }

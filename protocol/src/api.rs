@@ -24,6 +24,7 @@ use crate::signals::PhaseReason;
 use crate::snapshot::{Restored, Snapshot, SnapshotWish};
 use crate::task::{RunSpec, RunView, SubmitTask, TaskView, Verdict};
 use crate::time::Timestamp;
+use crate::top::{TopView, TopWish};
 use crate::wire_enum::wire_enum;
 
 pub use crate::message::MessageUntil;
@@ -246,6 +247,8 @@ pub enum Request {
     Snapshot(SnapshotWish),
     /// The rows of a list as items, then what changes of them, without end.
     WatchRows(WatchRows),
+    /// What agents take of their hosts, as items.
+    Top(TopWish),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -380,6 +383,7 @@ pub enum Item {
     Merge(Box<MergeView>),
     Message(Box<MessageView>),
     Rows(RowItem),
+    Top(Box<TopView>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,6 +29,7 @@ pub mod status;
 pub mod subject;
 pub mod task;
 pub mod time;
+pub mod top;
 pub mod transcript;
 pub mod view;
 mod wire_enum;

@@ -12,6 +12,7 @@ use crate::message::Typing;
 use crate::screen::ScreenView;
 use crate::snapshot::{Restored, Snapshot, SnapshotCall};
 use crate::time::Timestamp;
+use crate::top::Measured;
 
 /// A command fenced to one run of one host. Dropped unless incarnation, generation and fencing are current.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,6 +239,10 @@ pub enum Question {
         agent: AgentId,
         call: SnapshotCall,
     },
+    /// What these agents take of the host now.
+    Figures {
+        agents: Vec<AgentId>,
+    },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -293,6 +298,8 @@ pub enum Answer {
     MergeResult(MergeResult),
     Snapshots(Vec<Snapshot>),
     Restored(Box<Restored>),
+    /// Of some of the agents; more follow until `Done`.
+    Figures(Vec<Measured>),
 }
 
 impl Answer {

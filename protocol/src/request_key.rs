@@ -50,7 +50,8 @@ impl Request {
             | Self::ListMessages { .. }
             | Self::Snapshot(_)
             | Self::WaitMessages { .. }
-            | Self::WatchRows(_) => None,
+            | Self::WatchRows(_)
+            | Self::Top(_) => None,
         }
     }
 }

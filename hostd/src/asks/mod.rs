@@ -3,6 +3,7 @@
 
 mod compare;
 mod exec;
+mod figures;
 mod files;
 mod git;
 mod screen;
@@ -69,6 +70,7 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         | Question::MergeLook { .. }
         | Question::Merge(_)
         | Question::Advance { .. }
+        | Question::Figures { .. }
         | Question::More { .. } => None,
     }
 }
@@ -141,6 +143,7 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         Question::Survey { agents, deep } => {
             house::survey(machine, asked.records, &agents, deep, &replier).await
         }
+        Question::Figures { agents } => figures::figures(machine, agents, &replier).await,
         Question::Free { items, older_ms, discard } => {
             Ok(house::free(machine, &asked.records, items, older_ms, discard).await)
         }

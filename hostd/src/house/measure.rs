@@ -5,6 +5,17 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// What the workspace in an agent's folder takes beyond what it shares with others.
+pub(super) fn workspace_bytes(folder: &Path) -> u64 {
+    // An overlay shows its base too: what is the agent's own lies beside the mount.
+    let upper = folder.join("upper");
+    if upper.symlink_metadata().is_ok() {
+        disk_bytes(&upper).saturating_add(disk_bytes(&folder.join("ovl")))
+    } else {
+        disk_bytes(&folder.join("work"))
+    }
+}
+
 /// Bytes of blocks, as `du` counts them. Nothing there is 0.
 pub(super) fn disk_bytes(path: &Path) -> u64 {
     let Ok(top) = path.symlink_metadata() else { return 0 };

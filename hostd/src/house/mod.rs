@@ -7,6 +7,7 @@
 mod free;
 mod measure;
 mod retention;
+mod sizes;
 mod survey;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use protocol::time::Timestamp;
 
 pub use free::{forget, free};
 pub use retention::keep;
+pub use sizes::Sizes;
 pub use survey::survey;
 
 /// When a file was last written; 0, which is old, when that cannot be told.

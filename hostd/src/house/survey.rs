@@ -10,7 +10,7 @@ use protocol::house::{Holding, HouseItem};
 use protocol::ids::{AgentId, Incarnation};
 use protocol::order::Answer;
 
-use super::measure::disk_bytes;
+use super::measure::{disk_bytes, workspace_bytes};
 use super::written_at;
 use crate::bus::Replier;
 use crate::machine::Handle;
@@ -82,13 +82,7 @@ fn of_agent(folder: &Path, record: &AgentRecord) -> Vec<Holding> {
     let since = record.end.as_ref().map_or(record.created_at, |end| end.at);
     let kept = record.end.is_none().then(|| "it is live".to_owned());
     let holding = |item, bytes| Holding { item, label: label(record), bytes, since, kept: kept.clone() };
-    // An overlay shows its base too: what is the agent's own lies beside the mount.
-    let upper = folder.join("upper");
-    let workspace = if upper.symlink_metadata().is_ok() {
-        disk_bytes(&upper).saturating_add(disk_bytes(&folder.join("ovl")))
-    } else {
-        disk_bytes(&folder.join("work"))
-    };
+    let workspace = workspace_bytes(folder);
     let mut holdings = vec![
         holding(HouseItem::Workspace { agent }, workspace),
         holding(HouseItem::Transcript { agent }, disk_bytes(&folder.join(protocol::shim::file::OUTPUT))),

@@ -93,6 +93,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Events(args) => agent::events::run(context, &args),
         Command::Create(args) => agent::create::run(context, &args),
         Command::Ls(args) => watch::list::run(context, &args),
+        Command::Top(args) => watch::top::run(context, &args),
         Command::Show(args) => agent::show::run(context, &args),
         Command::Logs(args) => watch::logs::run(context, &args),
         Command::Capture(args) => screen::capture::run(context, &args),

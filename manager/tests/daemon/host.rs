@@ -325,6 +325,7 @@ impl Shared {
             | Question::MergeLook { .. }
             | Question::Merge(_)
             | Question::Advance { .. }
+            | Question::Figures { .. }
             | Question::More { .. } => vec![Answer::Done],
         };
         for answer in answers {

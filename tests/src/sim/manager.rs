@@ -314,6 +314,7 @@ impl World {
             | Question::MergeLook { .. }
             | Question::Merge(_)
             | Question::Advance { .. }
+            | Question::Figures { .. }
             | Question::More { .. } => Answer::Done,
         }
     }

@@ -122,6 +122,7 @@ impl Core {
             | Request::ShowTask { .. }
             | Request::ListMessages { .. }
             | Request::WatchRows(_)
+            | Request::Top(_)
             | Request::WaitMessages { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
@@ -196,6 +197,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::GetFile { .. }
         | Request::PutFile { .. }
         | Request::MakeNode { .. }
-        | Request::WatchRows(_) => Vec::new(),
+        | Request::WatchRows(_)
+        | Request::Top(_) => Vec::new(),
     }
 }

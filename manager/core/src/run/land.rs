@@ -84,6 +84,7 @@ impl Core {
                 | Answer::Exited { .. }
                 | Answer::Diff { .. }
                 | Answer::Holdings(_)
+                | Answer::Figures(_)
                 | Answer::Freed(_)
                 | Answer::Snapshots(_)
                 | Answer::Restored(_)

@@ -129,6 +129,15 @@ that the manager cannot\nknow what followed the cursor (it was restarted, or too
 anew. Figures alone are no\nchange. -o name and -q print agents that came or changed."
     )]
     Ls(watch::Ls),
+    /// What agents take of their hosts: CPU, memory, processes, disk
+    ///
+    /// CPU% is of one core, between two measurements by the host's own clock; DISK is what the workspace takes beyond
+    /// what it shares, counted now and then. A host that does not answer has `?` instead of figures. On a terminal it
+    /// is measured every 2 s; elsewhere once, unless --interval is given.
+    #[command(
+        before_help = "Examples:\n  phalanx top -l team=core\n  phalanx top --once --sort memory -o json"
+    )]
+    Top(watch::Top),
     /// Everything that is known of agents
     #[command(before_help = "Examples:\n  phalanx show demo\n  phalanx show demo@db-01 -o json")]
     Show(agent::Show),

@@ -49,6 +49,30 @@ pub struct Ls {
 }
 
 #[derive(Args, Debug)]
+pub struct Top {
+    #[command(flatten)]
+    pub filter: Filter,
+    /// By this figure, the largest first; or by name
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub sort: TopSort,
+    /// Between two measurements on a terminal, or elsewhere where it is given
+    #[arg(long, value_name = "TIME", conflicts_with = "once")]
+    pub interval: Option<String>,
+    /// Measure once
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TopSort {
+    Cpu,
+    Memory,
+    Disk,
+    Pids,
+    Name,
+}
+
+#[derive(Args, Debug)]
 pub struct Logs {
     #[command(flatten)]
     pub agents: Targets,

@@ -6,3 +6,4 @@ pub mod lines;
 pub mod list;
 pub mod logs;
 pub mod row;
+pub mod top;

@@ -182,6 +182,7 @@ impl Conversation {
                 part @ (Answer::Bytes { .. }
                 | Answer::Output { .. }
                 | Answer::Holdings(_)
+                | Answer::Figures(_)
                 | Answer::Compared(_)
                 | Answer::Changed(_)
                 | Answer::File { .. }),

@@ -69,6 +69,7 @@ impl Requests for Answerer {
                 driver.glance(move |glance| queries::list(glance, &filter)).await?
             }
             Request::ListRows(filter) => driver.glance(move |glance| queries::rows(glance, &filter)).await?,
+            Request::Top(wish) => stream::rows::top::top(self.hosts.clone(), wish, items).await,
             Request::WatchRows(wish) => stream::rows::watch::watch(driver.clone(), wish, items).await,
             Request::ShowAgents { targets } => {
                 driver.glance(move |glance| queries::show(glance, &targets)).await?

@@ -113,6 +113,7 @@ impl Transcript {
             | Answer::Files(_)
             | Answer::FilePart(_)
             | Answer::Holdings(_)
+            | Answer::Figures(_)
             | Answer::Freed(_)
             | Answer::MergeTarget(_)
             | Answer::MergeResult(_)

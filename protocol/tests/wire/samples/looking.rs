@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, Role};
 use protocol::api::{Item, LogStart, Reachability, Reply, Request};
+use protocol::error::{ErrorCode, WireError};
 use protocol::event::{Event, Fact};
 use protocol::files::{
     FileArea, FileEntry, FileFinish, FileKind, FileList, FileNode, FilePath, FilePiece, FileWrite,
 };
+use protocol::house::Unheard;
 use protocol::order::{Answer, Question};
 use protocol::row::{AgentRow, Figures, RowChange, RowFilter, RowItem, WatchRows};
+use protocol::top::{Measured, TopView, TopWish};
 
 use super::agents::{end, spec};
 use super::hosts::event;
@@ -162,6 +165,7 @@ pub(crate) fn all() -> Vec<Sample> {
     all.extend(events());
     all.extend(files());
     all.push(logs());
+    all.extend(top());
     all
 }
 
@@ -220,5 +224,38 @@ fn events() -> Vec<Sample> {
         Sample::of("item-event-placed", Item::Event(Box::new(placed(Fact::HostStarted { incarnation: 1 })))),
         Sample::of("event-gap", placed(Fact::Gap { missing: Some(3) })),
         Sample::of("event-gap-unknown", placed(Fact::Gap { missing: None })),
+    ]
+}
+
+/// An older manager refuses the request by name, an older host the question; items come only to who asked for them.
+fn top() -> Vec<Sample> {
+    let wish = |interval_ms| Request::Top(TopWish { filter: RowFilter::default(), interval_ms });
+    let measured = Measured {
+        agent: agent_id(),
+        at_us: 1 << 40,
+        cpu_us: Some(1_540_000),
+        memory_bytes: Some(1 << 33),
+        pids: Some(7),
+        disk_bytes: Some(1 << 34),
+        disk_as_of: Some(AT),
+    };
+    let least = Measured {
+        cpu_us: None,
+        memory_bytes: None,
+        pids: None,
+        disk_bytes: None,
+        disk_as_of: None,
+        ..measured.clone()
+    };
+    let unheard = vec![Unheard { host: host(), error: WireError::new(ErrorCode::Unavailable, "no answer") }];
+    let whole = TopView { rows: vec![row(), least_row()], unheard, as_of: AT };
+    let none = TopView { rows: Vec::new(), unheard: Vec::new(), as_of: AT };
+    vec![
+        Sample::of("request-top", wish(Some(2_000))),
+        Sample::of("request-top-once", wish(None)),
+        Sample::of("question-figures", Question::Figures { agents: vec![agent_id()] }),
+        Sample::of("answer-figures", Answer::Figures(vec![measured, least])),
+        Sample::of("item-top", Item::Top(Box::new(whole))),
+        Sample::of("item-top-least", Item::Top(Box::new(none))),
     ]
 }

@@ -5,4 +5,5 @@ mod events;
 mod files;
 mod logs;
 mod outer;
+mod top;
 mod watching;

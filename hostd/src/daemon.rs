@@ -94,6 +94,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         execs: Machine::exec_permits(),
         renders: Machine::render_permits(),
         talks: asks::Talks::default(),
+        programs: asks::Programs::default(),
         sizes: crate::house::Sizes::default(),
         uploads: asks::Uploads::default(),
         inputs: inputs_in,

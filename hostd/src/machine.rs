@@ -10,7 +10,7 @@ use protocol::ids::Incarnation;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::agents::Waiters;
-use crate::asks::{Talks, Uploads};
+use crate::asks::{Programs, Talks, Uploads};
 use crate::bus::{Bus, Requests, ShipperSink};
 use crate::house::Sizes;
 use crate::screen::WatchSink;
@@ -56,6 +56,8 @@ pub struct Machine {
     pub renders: Semaphore,
     /// Differences that are being told.
     pub talks: Talks,
+    /// Programs beside agents that are being spoken with.
+    pub programs: Programs,
     pub uploads: Uploads,
     pub sizes: Sizes,
     /// Outcomes for the driver. Bounded: a job waits when the driver is behind.

@@ -13,6 +13,7 @@ use crate::agent::{AgentSpec, Blob, Environment, Phase};
 pub use crate::change::{Change, LimitChange};
 use crate::compare::{CompareForm, Comparison, FileChange};
 use crate::event::Event;
+use crate::exec::{ExecInput, ExecOpen, ExecTalk, InputTaken};
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem, StreamUse, Unheard};
 use crate::ids::{AgentId, HostId, MessageId, RequestKey, RunId, TaskId};
@@ -249,6 +250,12 @@ pub enum Request {
     WatchRows(WatchRows),
     /// What agents take of their hosts, as items.
     Top(TopWish),
+    /// A program beside an agent: [`Item::Talk`], then its output; the reply is its end, and it ends with its client.
+    ExecOpen(ExecOpen),
+    ExecInput {
+        to: ExecTalk,
+        input: ExecInput,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -384,6 +391,7 @@ pub enum Item {
     Message(Box<MessageView>),
     Rows(RowItem),
     Top(Box<TopView>),
+    Talk(ExecTalk),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -442,6 +450,7 @@ pub enum Reply {
     },
     Snapshots(Vec<Snapshot>),
     Restored(Box<Restored>),
+    Taken(InputTaken),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]

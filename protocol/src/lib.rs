@@ -11,6 +11,7 @@ pub mod codec;
 pub mod compare;
 pub mod error;
 pub mod event;
+pub mod exec;
 pub mod files;
 pub mod host_config;
 pub mod house;

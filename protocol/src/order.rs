@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, Environment};
 use crate::compare::{CompareForm, Compared, FileChange, Sides};
+use crate::exec::{ExecInput, InputTaken};
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, MessageId, OrderId, Region};
@@ -243,6 +244,23 @@ pub enum Question {
     Figures {
         agents: Vec<AgentId>,
     },
+    /// As [`Question::Exec`], with input in pieces, and output no faster than the reader takes it: [`Question::More`]
+    /// grants pieces and is a sign of the reader's life. Without one for half a minute the program is ended.
+    ExecOpen {
+        agent: AgentId,
+        program: Vec<String>,
+        environment: Environment,
+        input: bool,
+    },
+    /// More standard input for the program that the ask `talk` has opened.
+    ExecInput {
+        talk: OrderId,
+        input: ExecInput,
+    },
+    /// Nobody waits for the program any more: it is ended.
+    ExecEnd {
+        talk: OrderId,
+    },
 }
 
 /// One frame of an answer; the last one is `Done` or `Refused`.
@@ -300,6 +318,7 @@ pub enum Answer {
     Restored(Box<Restored>),
     /// Of some of the agents; more follow until `Done`.
     Figures(Vec<Measured>),
+    Taken(InputTaken),
 }
 
 impl Answer {

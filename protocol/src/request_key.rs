@@ -51,7 +51,9 @@ impl Request {
             | Self::Snapshot(_)
             | Self::WaitMessages { .. }
             | Self::WatchRows(_)
-            | Self::Top(_) => None,
+            | Self::Top(_)
+            | Self::ExecOpen(_)
+            | Self::ExecInput { .. } => None,
         }
     }
 }

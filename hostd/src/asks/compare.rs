@@ -18,8 +18,8 @@ use crate::bus::Replier;
 use crate::machine::Handle;
 use crate::workspace::{Form, Piece};
 
-/// Differences that are told at once; more are refused.
-const TALKS: usize = 64;
+/// Differences and programs that are told of at once; more are refused.
+const TALKS: usize = 256;
 /// A reader that takes nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -28,14 +28,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Talks(Mutex<HashMap<String, Arc<Semaphore>>>);
 
 /// A talk, forgotten at its end.
-struct Talk<'a> {
+pub(super) struct Talk<'a> {
     talks: &'a Talks,
     id: &'a str,
     room: Arc<Semaphore>,
 }
 
 impl Talks {
-    fn begin<'a>(&'a self, id: &'a str) -> Result<Talk<'a>, WireError> {
+    pub(super) fn begin<'a>(&'a self, id: &'a str) -> Result<Talk<'a>, WireError> {
         let mut talks = self.0.lock().map_err(|_| busy())?;
         if talks.len() >= TALKS || talks.contains_key(id) {
             return Err(busy());
@@ -51,6 +51,13 @@ impl Talks {
         if let Some(room) = talks.get(&talk.to_string()) {
             room.add_permits(usize::try_from(pieces.min(WINDOW)).unwrap_or(0));
         }
+    }
+}
+
+impl Talk<'_> {
+    /// Permits for pieces that the reader takes.
+    pub(super) fn room(&self) -> &Semaphore {
+        &self.room
     }
 }
 

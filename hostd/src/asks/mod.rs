@@ -8,6 +8,7 @@ mod files;
 mod git;
 mod screen;
 mod snapshot;
+mod streamed;
 mod transcript;
 mod uploads;
 
@@ -20,6 +21,7 @@ use protocol::order::{Answer, Question};
 
 pub use compare::Talks;
 use protocol::compare::Compared;
+pub use streamed::Programs;
 
 use crate::bus::{Replier, Shipment};
 use crate::house;
@@ -53,6 +55,7 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         Question::Read { agent, .. }
         | Question::Follow { agent, .. }
         | Question::Exec { agent, .. }
+        | Question::ExecOpen { agent, .. }
         | Question::Screen { agent, .. }
         | Question::ListFiles { agent, .. }
         | Question::ReadFile { agent, .. }
@@ -71,6 +74,8 @@ pub fn agent_of(question: &Question) -> Option<AgentId> {
         | Question::Merge(_)
         | Question::Advance { .. }
         | Question::Figures { .. }
+        | Question::ExecInput { .. }
+        | Question::ExecEnd { .. }
         | Question::More { .. } => None,
     }
 }
@@ -110,6 +115,15 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
             Some(record) => exec::exec(machine, &record, &program, environment, stdin, &replier).await,
             None => Err(WireError::new(ErrorCode::NotFound, "there is no such agent on this host")),
         },
+        Question::ExecOpen { program, environment, input, .. } => match asked.record {
+            Some(record) => streamed::open(machine, &record, &program, environment, input, &replier).await,
+            None => Err(WireError::new(ErrorCode::NotFound, "there is no such agent on this host")),
+        },
+        Question::ExecInput { talk, input } => machine.programs.input(talk, input).await,
+        Question::ExecEnd { talk } => {
+            machine.programs.end(talk);
+            Ok(Answer::Done)
+        }
         Question::Land { repo, branch, commit, from } => {
             git::land(machine, &repo, branch, commit, from).await
         }
@@ -122,6 +136,7 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         Question::Compare { what, form } => compare::compare(machine, what, form, &replier).await,
         Question::More { talk, pieces } => {
             machine.talks.more(talk, pieces);
+            machine.programs.alive(talk);
             Ok(Answer::Done)
         }
         Question::Diff { repo, from, to } => git::diff(machine, &repo, &from, &to).await,

@@ -159,8 +159,14 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
         };
         let asked = Asked { question: ask.question, record, records, refusal };
         let hands = self.hands.clone();
-        // A program beside an agent may run for days, and a reader may be slow; both have a bound of their own.
-        if matches!(asked.question, Question::Exec { .. } | Question::Compare { .. }) {
+        // A program beside an agent may run for days, and it or a reader may be slow; each has a bound of its own.
+        if matches!(
+            asked.question,
+            Question::Exec { .. }
+                | Question::ExecOpen { .. }
+                | Question::ExecInput { .. }
+                | Question::Compare { .. }
+        ) {
             self.jobs.spawn(async move {
                 hands.answer(asked, replier).await;
                 Done::Nothing

@@ -26,7 +26,7 @@ use super::queries::ShellFacts;
 use super::secrets::Secrets;
 use super::server::request::Answerer;
 use super::server::{BUILD, Server};
-use super::{facts, parts, retention};
+use super::{facts, parts, retention, stream};
 use crate::embedded::Layout;
 use crate::embedded::lock::Lock;
 use crate::embedded::nats::keys;
@@ -142,7 +142,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         tasks.spawn(parts::keep_supervisor(layout.clone(), command, stopped.clone()));
     }
     let facts = Arc::new(ShellFacts { build: BUILD.to_owned(), started_at: clock.now() });
-    let answerer = Answerer { hosts, store: store.clone(), blobs, facts };
+    let (ends, ends_in) = stream::exec::ends();
+    tasks.spawn(stream::exec::end_all(hosts.clone(), ends_in));
+    let answerer = Answerer { hosts, store: store.clone(), blobs, facts, ends };
     let server = Server::listen(&layout.manager_socket())?;
     tracing::info!(fencing = fencing.0, records = record_count, reports = report_count, "manager ready");
 

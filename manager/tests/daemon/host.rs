@@ -326,6 +326,9 @@ impl Shared {
             | Question::Merge(_)
             | Question::Advance { .. }
             | Question::Figures { .. }
+            | Question::ExecOpen { .. }
+            | Question::ExecInput { .. }
+            | Question::ExecEnd { .. }
             | Question::More { .. } => vec![Answer::Done],
         };
         for answer in answers {

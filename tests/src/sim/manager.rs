@@ -315,6 +315,9 @@ impl World {
             | Question::Merge(_)
             | Question::Advance { .. }
             | Question::Figures { .. }
+            | Question::ExecOpen { .. }
+            | Question::ExecInput { .. }
+            | Question::ExecEnd { .. }
             | Question::More { .. } => Answer::Done,
         }
     }

@@ -123,6 +123,8 @@ impl Core {
             | Request::ListMessages { .. }
             | Request::WatchRows(_)
             | Request::Top(_)
+            | Request::ExecOpen(_)
+            | Request::ExecInput { .. }
             | Request::WaitMessages { .. } => {
                 self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
             }
@@ -198,6 +200,8 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::PutFile { .. }
         | Request::MakeNode { .. }
         | Request::WatchRows(_)
-        | Request::Top(_) => Vec::new(),
+        | Request::Top(_)
+        | Request::ExecOpen(_)
+        | Request::ExecInput { .. } => Vec::new(),
     }
 }

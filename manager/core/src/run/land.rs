@@ -85,6 +85,7 @@ impl Core {
                 | Answer::Diff { .. }
                 | Answer::Holdings(_)
                 | Answer::Figures(_)
+                | Answer::Taken(_)
                 | Answer::Freed(_)
                 | Answer::Snapshots(_)
                 | Answer::Restored(_)

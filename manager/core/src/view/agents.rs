@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use protocol::agent::{Phase, Role};
 use protocol::api::{AgentFilter, AgentView, HostView, Reachability, StatusView};
 use protocol::error::WireError;
-use protocol::ids::{AgentId, HostId};
+use protocol::ids::{AgentId, HostId, Incarnation};
 use protocol::row::{AgentRow, Figures, RowFilter};
 use protocol::task::TaskState;
 use protocol::time::Timestamp;
@@ -166,6 +166,12 @@ impl Core {
                 live_agents: u64::try_from(host.live()).unwrap_or(u64::MAX),
             })
             .collect()
+    }
+
+    /// Of the last life of a host that was heard of.
+    #[must_use]
+    pub fn incarnation(&self, host: &HostId) -> Option<Incarnation> {
+        self.fleet.host(host).map(|host| host.incarnation)
     }
 
     #[must_use]

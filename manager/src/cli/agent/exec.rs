@@ -1,20 +1,20 @@
 //! `exec`: a program beside an agent; its output and exit code are ours.
 
 use std::io::Read;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use protocol::api::{Item, Reply, Request};
+use protocol::error::ErrorCode;
+use protocol::exec::{ExecInput, ExecOpen, ExecTalk, INPUT_PIECE};
 use protocol::order::OutputStream;
 
 use super::super::args::agent::Exec;
-use super::super::client::{Flow, Limits, StreamEnd};
-use super::super::context::Context;
+use super::super::client::{Client, Flow, Limits, StreamEnd};
+use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
 use super::super::output::pipe::{Stdout, say_bytes, stdout_is_terminal};
 use super::super::output::sanitise::Sanitiser;
 use super::environment;
-
-/// Standard input that is passed on at most: with program and environment it goes to the host in one message.
-const STDIN_LIMIT: u64 = 768 << 10;
 
 pub fn run(context: &Context, args: &Exec) -> Result<u8, Failure> {
     // Codes of our own would be taken for the program's.
@@ -27,15 +27,35 @@ pub fn run(context: &Context, args: &Exec) -> Result<u8, Failure> {
 fn execute(context: &Context, args: &Exec) -> Result<u8, Failure> {
     let files: &[&str] = &[];
     let environment = environment::read(&args.environment, files)?;
-    let stdin = if args.stdin { read_stdin()? } else { Vec::new() };
     let mut client = context.client()?;
-    let request =
-        Request::Exec { target: args.target.clone(), program: args.program.clone(), environment, stdin };
+    let request = Request::ExecOpen(ExecOpen {
+        target: args.target.clone(),
+        program: args.program.clone(),
+        environment,
+        input: args.stdin,
+    });
+    // Input goes by a connection of its own, each piece when the one before was taken.
+    let (to, talk) = sync_channel(1);
+    let (fault, faults) = sync_channel(1);
+    if args.stdin {
+        let feeding = context.client()?;
+        let hang_up = client.hang_up();
+        std::thread::spawn(move || {
+            if let Err(failure) = feed(feeding, &talk) {
+                let _ = fault.send(failure);
+                // What came of the input is not all of it: the program is ended with the connection.
+                hang_up.now();
+            }
+        });
+    }
     // A program that reads our output gets the bytes; a person gets them without escape sequences.
     let raw = args.raw || !stdout_is_terminal();
     let mut out = Stdout::default();
     let (mut stdout, mut stderr) = (Sanitiser::default(), Sanitiser::default());
     let end = client.stream(&request, &Limits::default(), |item| {
+        if let Item::Talk(talk) = &item {
+            let _ = to.try_send(talk.clone());
+        }
         let Item::Output { stream, bytes } = item else { return Ok(Flow::More) };
         let mut safe = String::new();
         match (stream, raw) {
@@ -52,11 +72,15 @@ fn execute(context: &Context, args: &Exec) -> Result<u8, Failure> {
         }
         out.flush()?;
         Ok(Flow::More)
-    })?;
+    });
+    if let Ok(failure) = faults.try_recv() {
+        return Err(failure);
+    }
+    let end = end?;
     out.done()?;
     match end {
         StreamEnd::Reply(Reply::Exited { code, signal }) => Ok(code_of(code, signal)),
-        _ => Err(Failure::new(protocol::error::ErrorCode::Unavailable, "how the program ended is not known")),
+        _ => Err(Failure::new(ErrorCode::Unavailable, "how the program ended is not known")),
     }
 }
 
@@ -70,18 +94,46 @@ fn code_of(code: Option<i32>, signal: Option<i32>) -> u8 {
     u8::try_from(value & 0xff).unwrap_or(exit::EXEC_FAULT)
 }
 
-fn read_stdin() -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(STDIN_LIMIT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > STDIN_LIMIT {
-        return Err(Failure::usage("standard input is larger than 768K")
-            .hint("phalanx file put - AGENT:PATH, then a command that reads that file"));
+/// Passes standard input on, piece by piece, until its end, or until the program reads no more.
+fn feed(mut client: Client, talk: &Receiver<ExecTalk>) -> Result<(), Failure> {
+    // Without it the program was never started, and its refusal is what is told.
+    let Ok(to) = talk.recv() else { return Ok(()) };
+    let mut stdin = std::io::stdin().lock();
+    let mut offset = 0_u64;
+    loop {
+        // What there is, at once: a person's lines do not wait for a whole piece.
+        let mut bytes = vec![0; INPUT_PIECE];
+        let count = loop {
+            match stdin.read(&mut bytes) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        let count = count.map_err(|error| {
+            Failure::new(ErrorCode::Failed, format!("cannot read standard input: {error}"))
+        })?;
+        bytes.truncate(count);
+        let last = count == 0;
+        loop {
+            let input = ExecInput { offset, bytes: bytes.clone(), last };
+            let taken = match client.ask(&Request::ExecInput { to: to.clone(), input }) {
+                Ok(Reply::Taken(taken)) => taken,
+                Ok(other) => return Err(unexpected(other)),
+                // It has ended: how is told by its own answer.
+                Err(failure) if failure.exit_code() == exit::MISSING => return Ok(()),
+                Err(failure) => return Err(failure),
+            };
+            let new = usize::try_from(taken.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+            bytes.drain(..new.min(bytes.len()));
+            offset = taken.bytes;
+            if !taken.open {
+                return Ok(());
+            }
+            if bytes.is_empty() && !last {
+                break;
+            }
+        }
     }
-    Ok(bytes)
 }
 
 #[cfg(test)]

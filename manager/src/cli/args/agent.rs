@@ -105,7 +105,7 @@ pub struct Exec {
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
-    /// Pass standard input on, at most 768K (more: phalanx file put)
+    /// Pass standard input on as it comes, to its end
     #[arg(short = 'i', long)]
     pub stdin: bool,
     /// A variable, or only the name of one of yours

@@ -76,6 +76,17 @@ pub enum StreamEnd {
     Interrupted(i32),
 }
 
+/// Closes the connection of a client.
+pub struct HangUp(Option<UnixStream>);
+
+impl HangUp {
+    pub fn now(&self) {
+        if let Some(stream) = &self.0 {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
 /// A request whose answers are taken one by one.
 pub struct Asked(String);
 
@@ -114,6 +125,11 @@ impl Client {
         let stream = connect_socket(socket).map_err(ClientError::Connect)?;
         stream.set_write_timeout(Some(WRITE_LIMIT)).map_err(ClientError::Connect)?;
         Ok(Self { stream, reader: Reader::default(), greeted: false, asked: 0 })
+    }
+
+    /// For another thread, to end what this client waits for.
+    pub fn hang_up(&self) -> HangUp {
+        HangUp(self.stream.try_clone().ok())
     }
 
     /// One request, one reply; items on the way are dropped.

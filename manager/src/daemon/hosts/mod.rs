@@ -173,6 +173,7 @@ impl Conversation {
                 | Answer::Files(_)
                 | Answer::Snapshots(_)
                 | Answer::Restored(_)
+                | Answer::Taken(_)
                 | Answer::FilePart(_)),
             ) => {
                 self.ended = true;

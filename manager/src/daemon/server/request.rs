@@ -34,6 +34,7 @@ pub struct Answerer {
     pub store: Store,
     pub blobs: Arc<Blobs>,
     pub facts: Arc<ShellFacts>,
+    pub ends: stream::exec::Ends,
 }
 
 impl Requests for Answerer {
@@ -100,6 +101,10 @@ impl Requests for Answerer {
             Request::Exec { target, program, environment, stdin } => {
                 stream::exec::exec(self.hosts.clone(), target, program, environment, stdin, items).await
             }
+            Request::ExecOpen(open) => {
+                stream::exec::open(self.hosts.clone(), self.ends.clone(), open, items).await
+            }
+            Request::ExecInput { to, input } => stream::exec::input(&self.hosts, to, input).await,
             Request::Snapshot(SnapshotWish { target, call }) => {
                 crate::daemon::hosts::snapshot::snapshot(self.hosts.clone(), target, call).await
             }
@@ -199,6 +204,8 @@ fn is_for_operators(request: &Request) -> bool {
         || matches!(
             request,
             Request::Exec { .. }
+                | Request::ExecOpen(_)
+                | Request::ExecInput { .. }
                 | Request::PutBlob { .. }
                 | Request::Snapshot(_)
                 | Request::ListFiles { .. }

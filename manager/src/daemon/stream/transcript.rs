@@ -114,6 +114,7 @@ impl Transcript {
             | Answer::FilePart(_)
             | Answer::Holdings(_)
             | Answer::Figures(_)
+            | Answer::Taken(_)
             | Answer::Freed(_)
             | Answer::MergeTarget(_)
             | Answer::MergeResult(_)

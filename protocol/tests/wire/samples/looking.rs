@@ -6,15 +6,17 @@ use protocol::agent::{Phase, Role};
 use protocol::api::{Item, LogStart, Reachability, Reply, Request};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::{Event, Fact};
+use protocol::exec::{ExecInput, ExecOpen, ExecTalk, InputTaken};
 use protocol::files::{
     FileArea, FileEntry, FileFinish, FileKind, FileList, FileNode, FilePath, FilePiece, FileWrite,
 };
 use protocol::house::Unheard;
+use protocol::ids::OrderId;
 use protocol::order::{Answer, Question};
 use protocol::row::{AgentRow, Figures, RowChange, RowFilter, RowItem, WatchRows};
 use protocol::top::{Measured, TopView, TopWish};
 
-use super::agents::{end, spec};
+use super::agents::{end, environment, spec};
 use super::hosts::event;
 use super::{AT, agent_id, host, region, text, texts};
 use crate::rules::Sample;
@@ -166,6 +168,7 @@ pub(crate) fn all() -> Vec<Sample> {
     all.extend(files());
     all.push(logs());
     all.extend(top());
+    all.extend(spoken_with());
     all
 }
 
@@ -257,5 +260,32 @@ fn top() -> Vec<Sample> {
         Sample::of("answer-figures", Answer::Figures(vec![measured, least])),
         Sample::of("item-top", Item::Top(Box::new(whole))),
         Sample::of("item-top-least", Item::Top(Box::new(none))),
+    ]
+}
+
+/// An older manager refuses the requests by name, an older host the questions.
+fn spoken_with() -> Vec<Sample> {
+    let talk = OrderId::from_parts(3, 4);
+    let environment = environment();
+    let program = texts(&["sh", "-c", "cat"]);
+    let input = ExecInput { offset: 1 << 33, bytes: b"hi\xff\n".to_vec(), last: true };
+    let taken = InputTaken { bytes: 1 << 34, open: false };
+    let to = ExecTalk { agent: agent_id(), host: host(), talk };
+    let open = ExecOpen {
+        target: text("fix it@db-01"),
+        program: program.clone(),
+        environment: environment.clone(),
+        input: true,
+    };
+    let question = Question::ExecOpen { agent: agent_id(), program, environment, input: false };
+    vec![
+        Sample::of("request-exec-open", Request::ExecOpen(open)),
+        Sample::of("request-exec-input", Request::ExecInput { to: to.clone(), input: input.clone() }),
+        Sample::of("item-talk", Item::Talk(to)),
+        Sample::of("reply-taken", Reply::Taken(taken)),
+        Sample::of("question-exec-open", question),
+        Sample::of("question-exec-input", Question::ExecInput { talk, input }),
+        Sample::of("question-exec-end", Question::ExecEnd { talk }),
+        Sample::of("answer-taken", Answer::Taken(taken)),
     ]
 }

@@ -2,6 +2,7 @@
 
 mod attach;
 mod events;
+mod exec;
 mod files;
 mod logs;
 mod outer;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod compare;
+mod doing;
 mod find;
 mod messages;
 mod pattern;

@@ -1,7 +1,6 @@
 //! `why`: the state, the reason and the remedy, in words, for an agent, a task or a run.
 
-use protocol::agent::Phase;
-use protocol::api::{AgentView, Reachability, Reason};
+use protocol::api::{Reachability, Reason};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, Name, RunId, TaskId};
 use protocol::task::{TaskState, TaskView, Waiting};
@@ -10,6 +9,7 @@ use protocol::time::Timestamp;
 use crate::Core;
 use crate::fleet::agent::Standing;
 use crate::record::{Landing, Wanted};
+use crate::view::doing::{live_words, work_words};
 
 /// What a waiting task waits for, and what a person can do about it.
 pub(crate) fn waiting_words(waiting: &Waiting) -> (String, &'static str) {
@@ -55,45 +55,6 @@ pub(crate) fn waiting_words(waiting: &Waiting) -> (String, &'static str) {
             "destroy agents that are not needed, or free the disk",
         ),
         Waiting::Unknown => (String::from("for a reason that this build does not know"), ""),
-    }
-}
-
-/// What a live agent does, how that is known, and what a person can do about it.
-fn live_words(view: &AgentView) -> (String, &'static str) {
-    let Some(report) = view.report.as_ref().filter(|report| report.end.is_none()) else {
-        return (view.reason.clone(), "");
-    };
-    let known = match report.source.as_str() {
-        "screen" => "its screen shows it",
-        "process" => "its processes show it",
-        _ => "its host says so",
-    };
-    match report.phase {
-        Phase::Blocked => {
-            let choices = report.dialog.as_ref().map(|dialog| dialog.choices.join(" | ")).unwrap_or_default();
-            let choices = if choices.is_empty() { choices } else { format!(" [{choices}]") };
-            (format!("{}{choices}; {known}", report.reason), "phalanx attach")
-        }
-        Phase::Paused => (format!("{}; {known}", report.reason), ""),
-        Phase::Running if report.reason.is_empty() && view.spec.signals.is_some() => {
-            match report.source.as_str() {
-                "screen" => (format!("it is at work; {known}"), ""),
-                _ if !report.ready => (
-                    String::from("it was started, and shows no sign that its profile knows"),
-                    "phalanx capture",
-                ),
-                _ => (
-                    String::from("it shows none of the signs that its profile knows: it counts as at work"),
-                    "phalanx capture",
-                ),
-            }
-        }
-        Phase::Running
-        | Phase::Creating
-        | Phase::Stopped
-        | Phase::Crashed
-        | Phase::Failed
-        | Phase::Unknown => (view.reason.clone(), ""),
     }
 }
 
@@ -145,7 +106,7 @@ impl Core {
             (Standing::Live | Standing::Ended, Some(Wanted::Destroyed)) => {
                 (String::from("its host was told to destroy it and has not said so yet"), "phalanx hosts")
             }
-            (Standing::Live, Some(Wanted::Running)) => live_words(&view),
+            (Standing::Live, Some(Wanted::Running)) => live_words(now, &view),
             (Standing::Live, None) => (
                 String::from("it is reported, but this manager has no record of it: it is left alone"),
                 "phalanx stop or destroy takes it over",
@@ -185,7 +146,7 @@ impl Core {
 
     fn why_task(&self, now: Timestamp, id: TaskId) -> Vec<Reason> {
         let Some(view) = self.task_view(now, id) else { return Vec::new() };
-        let mut reasons = vec![task_reason(&view)];
+        let mut reasons = vec![task_reason(now, &view)];
         let record = self.work.task(id).map(|task| &task.record);
         if record.is_some_and(|record| record.landing == Landing::Due) {
             reasons.push(Reason {
@@ -235,12 +196,12 @@ impl Core {
             | TaskState::Cancelled
             | TaskState::Unknown => true,
         });
-        reasons.extend(told.take(LISTED).map(|task| task_reason(&task)));
+        reasons.extend(told.take(LISTED).map(|task| task_reason(now, &task)));
         reasons
     }
 }
 
-fn task_reason(view: &TaskView) -> Reason {
+fn task_reason(now: Timestamp, view: &TaskView) -> Reason {
     let (why, remedy) = match (view.state, &view.waiting) {
         (TaskState::Queued, Some(waiting)) => {
             let (words, remedy) = waiting_words(waiting);
@@ -263,22 +224,7 @@ fn task_reason(view: &TaskView) -> Reason {
             | TaskState::Merged
             | TaskState::Unknown,
             _,
-        ) => {
-            let phase = match view.state {
-                TaskState::Assigned => Phase::Creating.to_string(),
-                TaskState::Running
-                | TaskState::Queued
-                | TaskState::Verifying
-                | TaskState::Review
-                | TaskState::Accepted
-                | TaskState::Merged
-                | TaskState::Rejected
-                | TaskState::Failed
-                | TaskState::Cancelled
-                | TaskState::Unknown => String::new(),
-            };
-            (if view.reason.is_empty() { phase } else { view.reason.clone() }, "")
-        }
+        ) => (if view.reason.is_empty() { work_words(now, view) } else { view.reason.clone() }, ""),
     };
     Reason {
         subject: format!("task {}", view.spec.name),

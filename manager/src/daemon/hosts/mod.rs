@@ -9,7 +9,8 @@ pub mod snapshot;
 
 use std::time::Duration;
 
-use manager_core::{Input, OrderDraft};
+use manager_core::{Input, OrderDraft, Subject};
+use protocol::api::Reachability;
 use protocol::error::WireError;
 use protocol::ids::{Fencing, HostId, OrderId, Region};
 use protocol::order::{Answer, Ask, Order, Question};
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::daemon::bus::{Answers, Bus, BusError};
 use crate::daemon::clock::Clock;
+use crate::daemon::driver::changes::Interest;
 use crate::daemon::driver::{Driver, HostAsk};
 use crate::daemon::{queries, unavailable};
 use log_tail::LogTails;
@@ -97,7 +99,8 @@ impl Hosts {
         Ok(Conversation { host: address.host, id, answers, until, ended: false })
     }
 
-    /// Puts a question that one frame answers.
+    /// Puts a question that one frame answers. A hostd that ends before it has answered never will: that is known as
+    /// soon as its next life is heard, or the host is lost.
     ///
     /// # Errors
     /// The host's refusal, or `Unavailable` when there was no answer.
@@ -107,8 +110,33 @@ impl Hosts {
         question: Question,
         limit: Duration,
     ) -> Result<Answer, WireError> {
+        let life = |host: HostId| {
+            self.driver.glance(move |glance| {
+                let lost = queries::reachability(glance, &host) == Reachability::Lost;
+                (glance.core.incarnation(&host), lost)
+            })
+        };
+        let subjects = [Subject::Host(host.clone())].into();
+        let mut changes = self.driver.watch(Interest::Subjects(subjects)).await?;
+        let asked = life(host.clone()).await?;
         let mut conversation = self.ask(host, question, Some(limit)).await?;
-        Ok(conversation.next().await?.unwrap_or(Answer::Done))
+        loop {
+            tokio::select! {
+                biased;
+                answer = conversation.next() => return Ok(answer?.unwrap_or(Answer::Done)),
+                changed = changes.changed() => {
+                    changed.map_err(|_| super::stopping())?;
+                    let now = life(host.clone()).await?;
+                    if now.0 != asked.0 || (now.1 && !asked.1) {
+                        let what = if now.1 { "is lost" } else { "has a hostd that was restarted" };
+                        return Err(unavailable(format!(
+                            "host {host} {what} before it answered; whether it acted on it is unknown"
+                        ))
+                        .hint("look, then the same command again"));
+                    }
+                }
+            }
+        }
     }
 
     fn new_id(&self) -> OrderId {

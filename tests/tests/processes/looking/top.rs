@@ -1,4 +1,4 @@
-//! What agents take of their host, measured for whoever looks.
+//! What agents take of their host, measured for whoever looks; and what is told of work that goes on.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -119,4 +119,44 @@ fn top_is_drawn_again_on_a_terminal_over_a_restart_of_the_manager() {
     assert_eq!(drawn.matches("TOTAL").count(), 1, "{drawn}");
     outer.tmux(&["send-keys", "-t", "s", "C-c"]);
     wait::until(wait::LIMIT, "the end", seen, |text| text.contains("ended 130"));
+}
+
+#[test]
+fn why_says_of_a_running_agent_what_it_does_since_when_and_which_limit_is_near() {
+    let install = Install::start();
+    install.create("demo", &["--timeout", "10m"], &["say", "hello", "hang"]);
+    let why = || install.run(&["why", "demo"]).succeeded().text();
+    let said =
+        wait::until(wait::LIMIT, "its silence is told", why, |text| text.contains("printed nothing for"));
+    assert!(said.starts_with("agent demo is RUNNING: its program lives"), "{said}");
+    assert!(said.contains("its processes show it") && said.contains(" ago"), "{said}");
+    assert!(!said.contains("limit"), "{said}");
+    install.create("short", &["--timeout", "30s"], &["hang"]);
+    let near = || install.run(&["why", "short"]).succeeded().text();
+    wait::until(wait::LIMIT, "the limit is near", near, |text| text.contains("its time limit ends it in"));
+}
+
+#[test]
+fn a_file_put_into_a_host_whose_hostd_ends_is_answered_as_unknown_at_once() {
+    let install = Install::start();
+    install.create("demo", &[], &["hang"]);
+    let large = install.file("large", vec![1; 200 << 20]);
+    let putting = install.spawn(&["file", "put", &large, "demo:large"]);
+    let pid = Pid::from_raw(install.pid("hostd").unwrap().cast_signed());
+    let begun = || {
+        let folder = install.layout().host().join("agents");
+        phalanx_tests::install::is_alive(putting.pid()) && folder.is_dir()
+    };
+    wait::until(wait::LIMIT, "it is under way", begun, |begun| *begun);
+    // Stopped in the middle of a step, so that the step is taken up and never answered; then gone.
+    kill(pid, Signal::SIGSTOP).unwrap();
+    wait::pause(std::time::Duration::from_secs(1));
+    install.kill("hostd");
+    let ran = putting.end();
+    assert_eq!(ran.code, 9, "{}", ran.stderr);
+    assert!(ran.took < std::time::Duration::from_secs(25), "{:?}", ran.took);
+    assert!(ran.stderr.contains("unknown") || ran.stderr.contains("given up"), "{}", ran.stderr);
+    let listed = install.run(&["file", "ls", "demo:"]).succeeded().text();
+    assert!(!listed.contains("large"), "{listed}");
+    install.run(&["file", "put", &large, "demo:large"]).succeeded();
 }

@@ -120,25 +120,25 @@ impl Model {
     }
 
     fn answer(&mut self, question: Question) -> Answer {
-        match question {
-            Question::MergeLook { .. } => Answer::MergeTarget(MergeTarget {
+        if let Question::MergeLook { .. } = question {
+            return Answer::MergeTarget(MergeTarget {
                 branch: "main".to_owned(),
                 tip: Some(TIP.to_owned()),
                 start: TIP.to_owned(),
                 checked_out: None,
                 dirty: false,
-            }),
-            Question::Merge(wish) => {
-                let name = wish.message.lines().next().unwrap().trim_start_matches("Merge task ").to_owned();
-                let mut within = self.commits[&wish.onto].clone();
-                within.push(name);
-                let commit = format!("{:0>40}", within.join(""));
-                self.commits.insert(commit.clone(), within);
-                Answer::MergeResult(MergeResult::Merged { commit })
-            }
-            Question::Advance { branch, commit, .. } => Answer::Landed { branch, commit },
-            other => panic!("{other:?}"),
+            });
         }
+        if let Question::Merge(wish) = question {
+            let name = wish.message.lines().next().unwrap().trim_start_matches("Merge task ").to_owned();
+            let mut within = self.commits[&wish.onto].clone();
+            within.push(name);
+            let commit = format!("{:0>40}", within.join(""));
+            self.commits.insert(commit.clone(), within);
+            return Answer::MergeResult(MergeResult::Merged { commit });
+        }
+        let Question::Advance { branch, commit, .. } = question else { panic!("{question:?}") };
+        Answer::Landed { branch, commit }
     }
 
     fn landed(&self, view: &MergeView) -> Vec<String> {

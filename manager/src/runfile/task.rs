@@ -204,7 +204,10 @@ impl Reader<'_> {
             );
         }
         match (repo, base) {
-            (Some(repo), base) => Some(RepoRequest { path: self.folder.join(repo), base }),
+            // Without the `.` that a file names itself by: people read it in tables.
+            (Some(repo), base) => {
+                Some(RepoRequest { path: self.folder.join(repo).components().collect(), base })
+            }
             (None, Some(_)) => {
                 fields.complain(fields.place("base"), "base is given without repo");
                 None

@@ -41,7 +41,7 @@ const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 /// Within which the hosts' reports must have been read at the start.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30);
 /// How long the first heartbeat of any host is waited for: a little over its period.
-const FIRST_HOST_LIMIT: Duration = Duration::from_millis(2_500);
+const FIRST_HOST_LIMIT: Duration = Duration::from_secs(5);
 /// Orders that wait to be signed and sent.
 const ORDERS_WAITING: usize = 8_192;
 const ASKS_WAITING: usize = 4_096;

@@ -12,6 +12,7 @@ use crate::runfile::problem::suggestion;
 
 const TOPICS: &[(&str, &str)] = &[
     ("environment", include_str!("topics/environment.txt")),
+    ("examples", super::examples::TEXT),
     ("exit-codes", include_str!("topics/exit-codes.txt")),
     ("files", include_str!("topics/files.txt")),
     ("phases", include_str!("topics/phases.txt")),

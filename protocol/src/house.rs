@@ -60,7 +60,7 @@ pub struct StreamUse {
 }
 
 /// A host that did not say what it holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Unheard {
     pub host: HostId,
     pub error: crate::error::WireError,

@@ -41,7 +41,7 @@ fn kinds(command: &str, argument: &str) -> &'static [Kind] {
         ("wait", "until") => &[Kind::Awaited],
         ("cancel" | "retry" | "merge", "tasks") => &[Kind::TaskOfRun],
         (_, "tasks") => &[Kind::Task],
-        ("clone", "source") | ("send" | "label", "words") | ("ls", "names") => &[Kind::Agent],
+        ("clone", "source") | ("send" | "label", "words") | ("ls" | "top", "names") => &[Kind::Agent],
         ("create", "profile") | ("profile show", "names") | ("profile test", "name") => &[Kind::Profile],
         ("config get" | "config set" | "config unset", "key") => &[Kind::Setting],
         ("schema", "words") => &[Kind::Schema],

@@ -35,6 +35,7 @@ use super::super::system::notify::{HookRow, TestRow};
 use super::super::system::status::{self, StatusDocument};
 use super::super::watch::changes::ChangeDocument;
 use super::super::watch::row::Row;
+use super::super::watch::top::{TopDocument, TopRow};
 use crate::report::document::Document as RunReport;
 use crate::runfile::problem::suggestion;
 
@@ -131,6 +132,7 @@ const KNOWN: &[(&str, Shape)] = &[
     ),
     ("stop", OUTCOMES),
     ("tasks", TASKS),
+    ("top", around::<TopDocument<'static>, TopRow>()),
     ("wait", AGENTS),
     ("wait RUN", RUNS),
     ("wait RUN/TASK", TASKS),

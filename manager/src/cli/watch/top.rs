@@ -1,13 +1,20 @@
 //! `top`: what agents take of their hosts, drawn again in place on a terminal, else as a table, JSON or lines.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use nix::libc::{SIGCONT, SIGWINCH};
-use protocol::api::{Item, Request, SCHEMA_VERSION};
+use protocol::agent::{Phase, TaskLink};
+use protocol::api::{Item, Reachability, Request, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
+use protocol::house::Unheard;
+use protocol::ids::{AgentId, HostId, Region};
 use protocol::row::Figures;
+use protocol::time::Timestamp;
 use protocol::top::{TopView, TopWish};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::agent::create::quantity;
 use super::super::args::watch::{Top, TopSort};
@@ -20,7 +27,7 @@ use super::super::house::survey::unheard;
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say, stdout_is_terminal};
 use super::super::output::redraw::Redraw;
-use super::super::output::render::{Listed, Listing, list};
+use super::super::output::render::{Listed, Listing, list, value};
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::output::table::Table;
 use super::list::{EMPTY, filter};
@@ -149,15 +156,15 @@ fn print(out: &mut Stdout, context: &Context, args: &Top, view: &TopView) -> Res
             out.text(&table(&rows, context.format == OutputFormat::Wide))
         }
         OutputFormat::Json => {
-            let document = json!({
-                "schema_version": SCHEMA_VERSION,
-                "kind": TopRow::KIND,
-                "as_of": view.as_of,
-                "items": rows.iter().map(Listed::json).collect::<Vec<_>>(),
-                "totals": Totals::of(&rows).json(),
-                "unheard": view.unheard,
-            });
-            out.line(&safe_json(&serde_json::to_string_pretty(&document).unwrap_or_default()))
+            let document = TopDocument {
+                schema_version: SCHEMA_VERSION,
+                kind: TopRow::KIND.into(),
+                as_of: view.as_of,
+                items: rows.iter().map(Listed::document).collect(),
+                totals: Totals::of(&rows),
+                unheard: &view.unheard,
+            };
+            out.line(&safe_json(&serde_json::to_string_pretty(&value(&document)).unwrap_or_default()))
         }
         OutputFormat::JsonLines | OutputFormat::Name | OutputFormat::Template(_) => {
             let listing = Listing { items: &rows, as_of: Some(view.as_of), note: None, empty: EMPTY };
@@ -166,7 +173,41 @@ fn print(out: &mut Stdout, context: &Context, args: &Top, view: &TopView) -> Res
     }
 }
 
-struct TopRow(Row);
+pub struct TopRow(Row);
+
+/// What agents take of their hosts. A figure that is not known is `null`, never 0.
+#[derive(Serialize, JsonSchema)]
+pub struct TopDocument<'a> {
+    schema_version: u32,
+    kind: Cow<'static, str>,
+    as_of: Timestamp,
+    items: Vec<TopRowDocument>,
+    totals: Totals,
+    /// Hosts that did not answer.
+    unheard: &'a [Unheard],
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct TopRowDocument {
+    id: AgentId,
+    name: String,
+    phase: Phase,
+    host: HostId,
+    region: Region,
+    reachability: Reachability,
+    labels: BTreeMap<String, String>,
+    task: Option<TaskLink>,
+    /// Since its start.
+    cpu_ms: Option<u64>,
+    /// Between two looks at its host; 1000 is one core.
+    cpu_millis: Option<u64>,
+    memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pids: Option<u64>,
+    /// What the workspace takes on the disk beyond what it shares with others.
+    disk_bytes: Option<u64>,
+    disk_as_of: Option<Timestamp>,
+}
 
 fn rows(args: &Top, view: &TopView) -> Vec<TopRow> {
     let agents = view.rows.iter().cloned();
@@ -215,8 +256,8 @@ fn percent(millis: u64) -> String {
 }
 
 /// Sums of what is known.
-#[derive(Default)]
-struct Totals {
+#[derive(Default, Serialize, JsonSchema)]
+pub struct Totals {
     agents: u64,
     /// Of how many a figure is not known.
     unknown: u64,
@@ -240,17 +281,6 @@ impl Totals {
             add(&mut totals.disk_bytes, figures.disk_bytes);
         }
         totals
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "agents": self.agents,
-            "unknown": self.unknown,
-            "cpu_millis": self.cpu_millis,
-            "memory_bytes": self.memory_bytes,
-            "pids": self.pids,
-            "disk_bytes": self.disk_bytes,
-        })
     }
 }
 
@@ -276,15 +306,30 @@ impl Listed for TopRow {
     const HEADER: &'static [&'static str] = &["NAME", "PHASE", "HOST", "CPU%", "MEM", "PIDS", "DISK"];
     const WIDE: &'static [&'static str] = &["ID", "TASK", "LABELS"];
 
-    /// A row of `ls`; a figure that is not known is null.
-    fn json(&self) -> Value {
-        let figures = &self.0.agent.figures;
-        let mut json = self.0.json();
-        if let Value::Object(fields) = &mut json {
-            fields.insert("cpu_ms".into(), json!(figures.cpu_ms));
-            fields.insert("memory_bytes".into(), json!(figures.memory_bytes));
+    type Document<'a>
+        = TopRowDocument
+    where
+        Self: 'a;
+
+    fn document(&self) -> TopRowDocument {
+        let agent = self.0.agent.clone();
+        let figures = agent.figures;
+        TopRowDocument {
+            id: agent.id,
+            name: agent.name,
+            phase: agent.phase,
+            host: agent.host,
+            region: agent.region,
+            reachability: agent.reachability,
+            labels: agent.labels,
+            task: agent.task,
+            cpu_ms: figures.cpu_ms,
+            cpu_millis: figures.cpu_millis,
+            memory_bytes: figures.memory_bytes,
+            pids: figures.pids,
+            disk_bytes: figures.disk_bytes,
+            disk_as_of: figures.disk_as_of,
         }
-        json
     }
 
     fn name(&self) -> String {

@@ -166,6 +166,7 @@ fn agents(install: &Install, schemas: &Schemas) {
     let read = |name: &str, args: &[&str]| schemas.read(install, name, args);
     assert_eq!(read("ls", &["ls"]), 1);
     watched(install, schemas);
+    assert_eq!(read("top", &["top", "--once"]), 1);
     assert_eq!(read("show", &["show", "one"]), 1);
     assert_eq!(read("capture", &["capture", "one"]), 1);
     assert!(read("file ls", &["file", "ls", "one:"]) > 1);

@@ -426,7 +426,11 @@ fn why_tells_state_reason_and_remedy_of_agents_tasks_and_runs() {
     assert_eq!(words("r/c")[0].why, "1 tasks go before it");
     assert_eq!(words("r")[0].state, "under way");
     assert!(words("a#1")[0].subject.contains("a#1"));
+    assert_eq!(words("b"), words("r/b"), "a task of the latest run");
     assert!(world.core.why(world.now, "nothing").is_err());
+    for (named, hint) in [("a", "a#1"), ("r/a", "r/a#1"), ("b", "phalanx ls"), ("nothing", "phalanx ls")] {
+        assert!(world.core.find_agent(named).unwrap_err().hint.contains(hint), "{named}");
+    }
     let agent: AgentId = world.at_work(run, "a");
     world.exit(agent, 2);
     assert_eq!(world.core.why(world.now, "r/a").unwrap()[0].why, "exit 2");

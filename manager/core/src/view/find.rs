@@ -11,8 +11,16 @@ impl Core {
     /// # Errors
     /// Nothing, or more than one thing, is called so.
     pub fn find_agent(&self, target: &str) -> Result<AgentId, WireError> {
-        let unknown =
-            || WireError::new(ErrorCode::NotFound, format!("no agent {target:?}")).hint("phalanx ls");
+        let unknown = || {
+            let error = WireError::new(ErrorCode::NotFound, format!("no agent {target:?}"));
+            // Who names a task means the agent of its last attempt, which has a name of its own.
+            let task = self.find_task(target).ok().and_then(|id| self.work.task(id));
+            let last = task.and_then(|task| task.record.attempts.last());
+            error.hint(match last {
+                Some(attempt) => format!("it is a task; its last agent is {target}#{}", attempt.number),
+                None => String::from("phalanx ls"),
+            })
+        };
         if let Ok(id) = target.parse::<AgentId>()
             && self.fleet.agent(id).is_some()
         {

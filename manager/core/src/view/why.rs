@@ -78,14 +78,15 @@ impl Core {
         match (self.find_agent(target), self.find_run(target)) {
             (Ok(agent), _) => Ok(self.why_agent(now, agent)),
             (Err(_), Ok(run)) => Ok(self.why_run(now, run)),
-            (Err(agent), Err(run)) => Err(match (agent.code, run.code) {
-                (ErrorCode::NotFound, ErrorCode::NotFound) => {
+            (Err(agent), Err(run)) => match (agent.code, run.code, self.find_task(target)) {
+                (ErrorCode::NotFound, ErrorCode::NotFound, Ok(task)) => Ok(self.why_task(now, task)),
+                (ErrorCode::NotFound, ErrorCode::NotFound, Err(_)) => {
                     let message = format!("no agent, run or task {target:?}");
-                    WireError::new(ErrorCode::NotFound, message).hint("phalanx ls; phalanx runs")
+                    Err(WireError::new(ErrorCode::NotFound, message).hint("phalanx ls; phalanx runs"))
                 }
-                (ErrorCode::NotFound, _) => run,
-                (_, _) => agent,
-            }),
+                (ErrorCode::NotFound, _, _) => Err(run),
+                (_, _, _) => Err(agent),
+            },
         }
     }
 

@@ -85,23 +85,34 @@ impl GitDir {
 
     /// These lines, beside what was taken.
     pub(crate) fn exclude(&self, lines: &[String]) -> Result<()> {
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let path = self.path.join("info/exclude");
-        let mut text = std::fs::read(&path).unwrap_or_default();
-        text.push(b'\n');
-        for line in lines {
-            text.extend_from_slice(line.as_bytes());
-            text.push(b'\n');
-        }
-        std::fs::write(&path, text).at("written", &path)
+        exclude(&self.path, lines)
     }
 
     /// A shallow history ends where that of the lender ends.
     pub(crate) fn take_shallow(&self, repository: &Repository) -> Result<()> {
         write_shallow(&self.path, repository)
     }
+}
+
+/// Adds lines to the `info/exclude` of a git folder of ours.
+pub(crate) fn exclude(git_dir: &Path, lines: &[String]) -> Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let path = git_dir.join("info/exclude");
+    let mut text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Error::io("read", &path, error)),
+    };
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
+    for line in lines {
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
+    std::fs::write(&path, text).at("written", &path)
 }
 
 /// The size, when the path itself (no link) is a plain file.

@@ -181,7 +181,7 @@ impl Workspaces {
             let git_dir = folders.work.join(".git");
             if let Some(PreparedBase(base)) = &prepared {
                 base::copy_extra(base, &folders.work)?;
-                base::exclude(&git_dir, &base.extra)?;
+                checkout::exclude(&git_dir, &base.extra.excludes)?;
                 draft.prepared.clone_from(&base.extra.excludes);
             }
             checkout::write_head(&git_dir, head_of(&draft))?;

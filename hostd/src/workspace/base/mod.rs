@@ -6,7 +6,7 @@
 mod prepared;
 
 pub use prepared::{Bench, Preparation, PreparedBase, Run, RunError, left_over};
-pub(crate) use prepared::{commit_in, copy_extra, exclude};
+pub(crate) use prepared::{commit_in, copy_extra};
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -147,6 +147,18 @@ impl Bases {
         Ok(Arc::clone(base))
     }
 
+    /// The base of this name that is there, and whole.
+    async fn find(&self, git: &Git, commit: &str, name: &Path) -> Result<Option<Arc<Base>>> {
+        let path = self.folder.join(name);
+        let tree = path.join("tree");
+        let Some(facts) = read_facts(&path)? else { return Ok(None) };
+        if is_whole(git, &tree, commit).await {
+            return Ok(Some(Arc::new(Base::of(name, tree, facts))));
+        }
+        tracing::warn!(base = %path.display(), "a base is damaged");
+        Ok(None)
+    }
+
     async fn find_or_make(
         &self,
         git: &Git,
@@ -156,13 +168,9 @@ impl Bases {
         name: &Path,
     ) -> Result<Arc<Base>> {
         let path = self.folder.join(name);
-        let tree = path.join("tree");
         let lent = self.lend(git, repository, commit).await?;
-        if let Some(facts) = read_facts(&path)? {
-            if is_whole(git, &tree, commit).await {
-                return Ok(Arc::new(Base::of(name, tree, facts)));
-            }
-            tracing::warn!(base = %path.display(), "base is damaged and is made again");
+        if let Some(base) = self.find(git, commit, name).await? {
+            return Ok(base);
         }
         self.set_aside(&path)?;
         let parent = path.parent().unwrap_or(&self.folder).to_path_buf();
@@ -183,7 +191,7 @@ impl Bases {
             Ok(facts)
         };
         match made.await {
-            Ok(facts) => Ok(Arc::new(Base::of(name, tree, facts))),
+            Ok(facts) => Ok(Arc::new(Base::of(name, path.join("tree"), facts))),
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&new);
                 Err(error)

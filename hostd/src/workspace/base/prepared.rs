@@ -25,7 +25,7 @@ use super::super::error::{At, Error, Result};
 use super::super::git::{Git, User};
 use super::super::repository::Repository;
 use super::super::{blocking, remove};
-use super::{Base, Bases, Extra, Facts, finish, is_whole, name_of, read_facts};
+use super::{Base, Bases, Extra, Facts, finish, name_of};
 
 /// Below the state of hostd.
 const FOLDER: &str = "preparing";
@@ -176,17 +176,6 @@ impl Bases {
         base.await.map(Arc::clone)
     }
 
-    async fn find(&self, git: &Git, commit: &str, name: &Path) -> Result<Option<Arc<Base>>> {
-        let path = self.folder.join(name);
-        let tree = path.join("tree");
-        match read_facts(&path)? {
-            Some(facts) if is_whole(git, &tree, commit).await => {
-                Ok(Some(Arc::new(Base::of(name, tree, facts))))
-            }
-            Some(_) | None => Ok(None),
-        }
-    }
-
     async fn prepare(
         &self,
         git: &Git,
@@ -236,7 +225,7 @@ impl Bases {
             Facts { version: 1, repository: repository.clone(), commit: commit.to_owned(), warnings, extra };
         let (at, target) = (top.clone(), path.clone());
         let facts = blocking("finish a base", move || {
-            exclude(&at.join("tree/.git"), &facts.extra)?;
+            checkout::exclude(&at.join("tree/.git"), &facts.extra.excludes)?;
             // Unlike a bare checkout, what programs made cannot be checked after a power cut.
             let folder = std::fs::File::open(&at).at("opened", &at)?;
             rustix::fs::syncfs(&folder).map_err(std::io::Error::from).at("synced", &at)?;
@@ -326,27 +315,6 @@ fn pattern(name: &[u8]) -> Option<String> {
         line.push(letter);
     }
     Some(line)
-}
-
-/// Adds to the `info/exclude` of a git folder of ours.
-pub(crate) fn exclude(git_dir: &Path, extra: &Extra) -> Result<()> {
-    if extra.excludes.is_empty() {
-        return Ok(());
-    }
-    let path = git_dir.join("info/exclude");
-    let mut text = match std::fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(Error::io("read", &path, error)),
-    };
-    if !text.is_empty() && !text.ends_with(b"\n") {
-        text.push(b'\n');
-    }
-    for line in &extra.excludes {
-        text.extend_from_slice(line.as_bytes());
-        text.push(b'\n');
-    }
-    std::fs::write(&path, text).at("written", &path)
 }
 
 /// Copies what was prepared into a checkout of its own. What is there already stays.

@@ -74,7 +74,7 @@ fn output(now: Timestamp, view: &AgentView) -> String {
     match view.last_output.map(|at| now.ms_since(at)) {
         Some(quiet_ms) if quiet_ms >= QUIET_MS => format!("it has printed nothing for {}", spoken(quiet_ms)),
         Some(_) => String::from("it prints"),
-        None => String::from("it has printed nothing yet, as far as is known"),
+        None => String::from("whether it has printed anything is not known yet"),
     }
 }
 

@@ -159,6 +159,17 @@ wire_enum!(
     }
 );
 
+impl FailureClass {
+    /// Whether it says nothing of the work: it is tried again, is never charged and is no verdict.
+    #[must_use]
+    pub const fn is_infrastructure(self) -> bool {
+        match self {
+            Self::Infrastructure => true,
+            Self::Start | Self::Agent | Self::Verify | Self::Limit | Self::Quota | Self::Unknown => false,
+        }
+    }
+}
+
 wire_enum!(
     /// Where a task stands.
     TaskState {

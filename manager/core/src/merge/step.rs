@@ -265,7 +265,7 @@ impl Core {
             Verdict::ByHand => {
                 self.decide_row(run, MergeOutcome::Red, String::from("its verification was stopped by hand"));
             }
-            Verdict::Bad { class: FailureClass::Infrastructure, reason } => {
+            Verdict::Bad { class, reason } if class.is_infrastructure() => {
                 if restarts < self.config.verification_restarts_max {
                     self.verify_merged(now, run, candidate, restarts.saturating_add(1));
                 } else {
@@ -273,16 +273,7 @@ impl Core {
                     self.decide_row(run, MergeOutcome::Failed, reason);
                 }
             }
-            Verdict::Bad {
-                class:
-                    FailureClass::Start
-                    | FailureClass::Agent
-                    | FailureClass::Verify
-                    | FailureClass::Limit
-                    | FailureClass::Quota
-                    | FailureClass::Unknown,
-                reason,
-            } => {
+            Verdict::Bad { reason, .. } => {
                 let reason = format!("verification failed on top of what was merged before: {reason}");
                 self.decide_row(run, MergeOutcome::Red, reason);
             }

@@ -186,14 +186,13 @@ impl Core {
 
     /// What became of a verification that the merge waits for.
     pub(super) fn look_at_recheck(&mut self, now: Timestamp, run: RunId, recheck: Recheck, verdict: Verdict) {
-        use protocol::task::FailureClass;
         match verdict {
             Verdict::Good => self.rechecked(now, run, recheck, None),
             Verdict::ByHand => {
                 let reason = String::from("the verification of all that was merged was stopped by hand");
                 self.merge_refused(now, run, reason, String::from("phalanx merge again"));
             }
-            Verdict::Bad { class: FailureClass::Infrastructure, reason } => {
+            Verdict::Bad { class, reason } if class.is_infrastructure() => {
                 if recheck.restarts < self.config.verification_restarts_max {
                     let restarts = recheck.restarts.saturating_add(1);
                     return self.recheck(now, run, Recheck { restarts, ..recheck });
@@ -201,16 +200,7 @@ impl Core {
                 let reason = format!("all that was merged could not be verified: {reason}");
                 self.merge_refused(now, run, reason, String::from("phalanx merge again"));
             }
-            Verdict::Bad {
-                class:
-                    FailureClass::Start
-                    | FailureClass::Agent
-                    | FailureClass::Verify
-                    | FailureClass::Limit
-                    | FailureClass::Quota
-                    | FailureClass::Unknown,
-                reason,
-            } => self.rechecked(now, run, recheck, Some(reason)),
+            Verdict::Bad { reason, .. } => self.rechecked(now, run, recheck, Some(reason)),
         }
     }
 }

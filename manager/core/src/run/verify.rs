@@ -9,7 +9,7 @@
 //! ```
 //! What infrastructure ends is started again within a bound, never charged, never a verdict.
 
-use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, Role};
+use protocol::agent::{AgentSpec, Checkout, CheckoutKind, Role};
 use protocol::ids::{AgentId, TaskId};
 use protocol::task::{Attempt, Failure, FailureClass, TaskState, Verification};
 use protocol::time::Timestamp;
@@ -118,41 +118,17 @@ impl Core {
                     charged: true,
                 },
             ),
-            (side, Verdict::Bad { class: FailureClass::Infrastructure, reason }) => {
+            (side, Verdict::Bad { class, reason }) if class.is_infrastructure() => {
                 self.verify_again(now, id, side, &reason);
             }
-            (
-                Side::Commit,
-                Verdict::Bad {
-                    class:
-                        FailureClass::Start
-                        | FailureClass::Agent
-                        | FailureClass::Verify
-                        | FailureClass::Limit
-                        | FailureClass::Quota
-                        | FailureClass::Unknown,
-                    ..
-                },
-            ) => {
+            (Side::Commit, Verdict::Bad { .. }) => {
                 self.change_check(id, |check| {
                     check.end = end;
                     check.passed = Some(false);
                 });
                 self.start_base(now, id);
             }
-            (
-                Side::Base,
-                Verdict::Bad {
-                    class:
-                        FailureClass::Start
-                        | FailureClass::Agent
-                        | FailureClass::Verify
-                        | FailureClass::Limit
-                        | FailureClass::Quota
-                        | FailureClass::Unknown,
-                    ..
-                },
-            ) => {
+            (Side::Base, Verdict::Bad { .. }) => {
                 self.change_check(id, |check| check.base_passed = Some(false));
                 self.conclude_failed(now, id, "; the base fails too");
             }
@@ -255,15 +231,12 @@ impl Core {
         let name = self.attempt_name(prefix, &task.name, number, agent)?;
         let mut limits = task.limits;
         limits.time_ms = task.verify_timeout_ms;
+        let program = vec![String::from("/bin/sh"), String::from("-c"), names::script(&task.verify)];
         Some(AgentSpec {
-            name,
             role: Role::Verify,
             task: self.link_of(record, number),
-            program: vec![String::from("/bin/sh"), String::from("-c"), names::script(&task.verify)],
-            profile: None,
             labels: self.labels_of(record),
             limits,
-            grace_ms: task.grace_ms,
             checkout: Some(Checkout {
                 repo: task.repo.clone()?,
                 commit: commit.to_owned(),
@@ -274,19 +247,10 @@ impl Core {
                 snapshot: None,
                 prepare: task.prepare.clone(),
             }),
-            commit: CommitMode::Agent,
             has_environment: task.has_environment,
-            prompt: None,
-            feedback: None,
-            inputs: None,
-            result: None,
-            outputs: Vec::new(),
-            ready_text: None,
-            signals: None,
             user: task.user.clone(),
             lease_ms: task.move_after_ms,
-            frozen: false,
-            launch: 1,
+            ..AgentSpec::own(name, program, task.grace_ms)
         })
     }
 }

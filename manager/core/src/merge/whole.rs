@@ -48,6 +48,7 @@ pub struct Red {
 fn is_verified_alike(one: &TaskSpec, other: &TaskSpec) -> bool {
     // What sealed values say is not known here.
     one.verify == other.verify
+        && one.prepare == other.prepare
         && !one.has_environment
         && !other.has_environment
         && one.user == other.user

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::agent::Prepare;
 use protocol::api::{MergeRun, Reply, Request};
 use protocol::ids::{AgentId, RunId};
 use protocol::merge::{MergeOutcome, MergeResult, MergeState, MergeTarget, MergeView};
@@ -29,13 +30,8 @@ struct Model {
 }
 
 impl Model {
-    fn new(verify: impl Fn(&str) -> Vec<Vec<String>>, breaks: &[(&'static str, &'static str)]) -> Self {
+    fn new(spec: impl Fn(&str) -> TaskSpec, breaks: &[(&'static str, &'static str)]) -> Self {
         let mut world = World::new();
-        let spec = |name: &str| {
-            let verify = verify(name);
-            let accept = if verify.is_empty() { Accept::Exit } else { Accept::Verify };
-            TaskSpec { verify, accept, ..repo_spec(name) }
-        };
         let run = world.submit(run_spec("r"), NAMES.iter().map(|name| spec(name)).collect()).unwrap();
         for name in NAMES {
             for _ in 0..2 {
@@ -52,8 +48,8 @@ impl Model {
     }
 
     /// The rule of its own: commands that name the task.
-    fn own(name: &str) -> Vec<Vec<String>> {
-        vec![vec!["check".to_owned(), format!("<{name}>")]]
+    fn own(name: &str) -> TaskSpec {
+        verified(name, vec![vec!["check".to_owned(), format!("<{name}>")]])
     }
 
     fn view(&self) -> MergeView {
@@ -146,6 +142,11 @@ impl Model {
     }
 }
 
+fn verified(name: &str, verify: Vec<Vec<String>>) -> TaskSpec {
+    let accept = if verify.is_empty() { Accept::Exit } else { Accept::Verify };
+    TaskSpec { verify, accept, ..repo_spec(name) }
+}
+
 fn outcome(view: &MergeView, name: &str) -> MergeOutcome {
     view.rows.iter().find(|row| row.name.as_str() == name).unwrap().outcome
 }
@@ -197,15 +198,25 @@ fn what_was_verified_before_something_was_left_out_is_verified_again() {
 #[test]
 fn what_the_last_verdict_says_already_is_not_verified_again() {
     // One rule for all: the last merge was verified by it.
-    let mut model = Model::new(|_| vec![vec!["check".to_owned()]], &[]);
+    let alike = |name: &str| verified(name, vec![vec!["check".to_owned()]]);
+    let mut model = Model::new(alike, &[]);
     let view = model.merge(0);
     assert_eq!((model.landed(&view).len(), model.judged), (6, 6));
+    // The same rule over what was prepared otherwise is another one.
+    let prepared = |name: &str| {
+        let programs = vec![vec!["install".to_owned(), name.to_owned()]];
+        let prepare = Some(Box::new(Prepare { programs, timeout_ms: 1_000 }));
+        TaskSpec { prepare, ..alike(name) }
+    };
+    let mut model = Model::new(prepared, &[]);
+    let view = model.merge(0);
+    assert_eq!((model.landed(&view).len(), model.judged), (6, 11));
     // A rule for each: all but the last one are verified once more.
     let mut model = Model::new(Model::own, &[]);
     let view = model.merge(0);
     assert_eq!((model.landed(&view).len(), model.judged), (6, 11));
     // No rules: nothing to verify.
-    let mut model = Model::new(|_| Vec::new(), &[]);
+    let mut model = Model::new(|name| verified(name, Vec::new()), &[]);
     let view = model.merge(0);
     assert_eq!((model.landed(&view).len(), model.judged), (6, 0));
 }

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,8 +24,11 @@ fn pid_in(install: &Install, file: &str) -> u32 {
     wait::until(wait::LIMIT, "the program runs", lines, |lines| !lines.is_empty())[0].parse().unwrap()
 }
 
-fn ends(what: &str, pid: u32) {
-    wait::until(wait::LIMIT, what, || is_alive(pid), |alive| !alive);
+/// Well before a host would miss signs of life.
+const AT_ONCE: Duration = Duration::from_secs(15);
+
+fn ends(what: &str, pid: u32, within: Duration) {
+    wait::until(within, what, || is_alive(pid), |alive| !alive);
 }
 
 #[test]
@@ -100,7 +104,7 @@ fn a_program_ends_with_its_client_and_takes_no_part_of_its_input_for_all() {
         let program = pid_in(&install, name);
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         child.wait().unwrap();
-        ends(&format!("it ends when its client is {name}"), program);
+        ends(&format!("it ends when its client is {name}"), program, AT_ONCE);
         assert_eq!(install.lines(&format!("{name}-whole")), Vec::<String>::new());
     }
     // A reader that closes its end.
@@ -111,12 +115,12 @@ fn a_program_ends_with_its_client_and_takes_no_part_of_its_input_for_all() {
     let program = pid_in(&install, "closed");
     drop(child.stdout.take());
     child.wait().unwrap();
-    ends("it ends when nobody reads", program);
+    ends("it ends when nobody reads", program, AT_ONCE);
     // And with a manager that is gone, after a while.
     let pid = install.text_path("orphan");
     let mut child = spoken_with(&install, &format!("echo $$ > {pid}; exec sleep 1000"));
     let program = pid_in(&install, "orphan");
     install.kill("manager");
     assert_eq!(child.wait().unwrap().code(), Some(125));
-    ends("it ends without a sign of life", program);
+    ends("it ends without a sign of life", program, wait::LIMIT);
 }

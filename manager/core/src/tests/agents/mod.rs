@@ -1,6 +1,7 @@
 //! Creating, stopping and destroying agents; changes of those that are there are in `changes`.
 
 mod changes;
+mod doing;
 pub(super) mod program;
 mod watching;
 

@@ -9,7 +9,7 @@ use anyhow::Context;
 use hostd_core::{Config, Core, Found, Input};
 use protocol::event::Fact;
 use protocol::host_config::{HOST_CONFIG_VERSION, HostConfig};
-use protocol::ids::{HostId, Region};
+use protocol::ids::{AgentId, HostId, Region};
 use protocol::report::HostFacts;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -155,23 +155,21 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     adopt(&mut driver, loaded);
     tracing::info!(host = %machine.config.host, incarnation = %driver.core.incarnation(), "hostd looks after this host");
     driver.run(stop).await;
-    // With the last agent goes the last thing to look at; what is not known to have ended is looked at on.
-    let someone_lives =
-        !driver.adopting.is_empty() || driver.core.agents().values().any(|agent| agent.stage.is_live());
-    if !someone_lives && let Ok(tmux) = &machine.tmux {
-        match tokio::time::timeout(FAREWELL, tmux.stop_servers()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(error = crate::chain(&error), "a tmux server of ended agents may be left");
-            }
-            Err(_) => tracing::warn!("a tmux server of ended agents did not end in time"),
-        }
-    }
+    let agents = driver.core.agents();
+    let ended: Vec<AgentId> =
+        agents.iter().filter(|(_, agent)| !agent.stage.is_live()).map(|(id, _)| *id).collect();
+    // An agent whose state is not told yet may live.
+    let others = if driver.adopting.is_empty() && ended.len() == agents.len() {
+        house::Others::None
+    } else {
+        house::Others::Live
+    };
     // Jobs are cut off where they are: the next life finishes them. What was decided is still told.
     drop(driver);
     tasks.abort_all();
     let _ = tokio::time::timeout(FAREWELL, async { while farewell.join_next().await.is_some() {} }).await;
     bus.flush(Duration::from_secs(1)).await;
+    house::leave(&machine, ended, others).await;
     Ok(())
 }
 

@@ -58,7 +58,7 @@ impl Drop for Groups {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = self.cgroups.remove_instance();
+        let _ = self.cgroups.remove_instance(Duration::ZERO);
     }
 }
 
@@ -110,7 +110,7 @@ fn a_v2_group_without_controllers_limits_nothing_and_says_so() {
         Some(groups) if unified.is_dir() => groups,
         _ => return eprintln!("skipped: no unified hierarchy beside v1 here"),
     };
-    groups.cgroups.remove_instance().unwrap();
+    groups.cgroups.remove_instance(Duration::ZERO).unwrap();
     groups.cgroups = Cgroups::detect_at(&format!("test-bare2-{}", std::process::id()), unified);
     assert_eq!(groups.cgroups.kind(), Kind::V2);
     let facts = groups.cgroups.describe();

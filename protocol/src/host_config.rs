@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 /// The version this build writes.
 pub const HOST_CONFIG_VERSION: u32 = 1;
 
+/// A file in [`HostConfig::run`], there while the operator wants everything stopped: nobody restarts anything, and a
+/// hostd that ends then leaves nothing on the machine that only ended agents had.
+pub const STOPPED_MARKER: &str = "stopped";
+
 /// The configuration of one hostd.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostConfig {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hostd_core::{AgentRecord, Found, Input, StartFacts};
+use hostd_core::{AgentRecord, Found, Input, StartFacts, Wanted};
 use protocol::shim::{ShimRecord, file};
 use protocol::time::Timestamp;
 
@@ -16,11 +16,13 @@ use super::user::agent_user;
 use super::watch::{Watched, empty, lost, process, watch};
 use crate::machine::Handle;
 use crate::state;
-use crate::sys::cgroup::{AgentGroup, Limits};
-use crate::workspace::Workspace;
+use crate::sys::cgroup::AgentGroup;
+use crate::workspace::{Workspace, WorkspaceError};
 
 /// Between two looks at what cannot be told.
 const AGAIN: Duration = Duration::from_secs(1);
+/// What an ended agent left is told of, mounted or not.
+const MOUNT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Tells what was found, and watches what is alive to its end.
 pub async fn adopt(machine: Handle, record: AgentRecord) {
@@ -34,10 +36,28 @@ pub async fn adopt(machine: Handle, record: AgentRecord) {
         }
     };
     let (found, watched) = found;
+    let stays = !matches!(record.wanted, Wanted::Destroyed { .. });
+    if stays && watched.is_none() && !matches!(found, Found::NeverStarted) {
+        mount_again(&machine, &record).await;
+    }
     machine.tell(Input::Found { record: Box::new(record), found }).await;
     if let Some(watched) = watched {
         watch(&machine, *watched).await;
     }
+}
+
+/// People reach the workspace of an ended agent by its path; a stop of everything or a reboot took its mount away.
+/// Before it is told of: from then on it may be started or removed.
+async fn mount_again(machine: &Handle, record: &AgentRecord) {
+    let _permit = machine.ends.acquire().await;
+    let folder = machine.folders.agent(record.agent);
+    let failed = match tokio::time::timeout(MOUNT_LIMIT, machine.workspaces.remount(&folder)).await {
+        Ok(Ok(_) | Err(WorkspaceError::NoWorkspace { .. })) => return,
+        Ok(Err(error)) => crate::chain(&error),
+        Err(_) => format!("not done within {} s", MOUNT_LIMIT.as_secs()),
+    };
+    let agent = record.agent;
+    tracing::warn!(%agent, why = failed, "the workspace of an ended agent is not mounted; it is when it is needed");
 }
 
 type Look = (Found, Option<Box<Watched>>);
@@ -97,14 +117,11 @@ fn is_held(folder: &Path) -> Result<bool, String> {
 
 async fn open_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup, String> {
     let (machine, agent) = (machine.clone(), record.agent.to_string());
-    tokio::task::spawn_blocking(move || match machine.cgroups.open(&agent) {
-        // Ended and taken away, or another boot: an empty one counts the same.
-        Err(error) if error.is_absent() => machine.cgroups.ensure(&agent, &Limits::default()),
-        opened => opened,
-    })
-    .await
-    .map_err(|error| error.to_string())?
-    .map_err(|error| crate::chain(&error))
+    // Ended and taken away, or another boot: one that is not there counts as an empty one.
+    tokio::task::spawn_blocking(move || machine.cgroups.find(&agent))
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| crate::chain(&error))
 }
 
 fn facts(

@@ -25,6 +25,6 @@ pub use exit::begin_of_launch;
 pub use prepare::{Waiters, end_left_over};
 pub use remove::remove;
 pub use settings::{ask_lease, freeze, rename, set_lease, set_limits, thaw};
-pub use shim_link::{LinkError, ShimLink};
+pub use shim_link::{LinkError, ShimLink, stale_socket};
 pub use stop::{kill, terminate};
 pub use user::agent_user;

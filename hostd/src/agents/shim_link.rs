@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use protocol::codec::{CodecError, Frame, Hello, frame_length, socket_bytes};
@@ -32,6 +32,19 @@ pub enum LinkError {
 pub struct ShimLink {
     stream: UnixStream,
     asked: u64,
+}
+
+/// The socket that a killed shim left in the folder of an agent: nobody listens on it. None where that cannot be told.
+#[must_use]
+pub fn stale_socket(folder: &Path) -> Option<PathBuf> {
+    let path = folder.join(shim::file::SOCKET);
+    path.symlink_metadata().ok()?;
+    let folder = File::open(folder).ok()?;
+    let short = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), shim::file::SOCKET);
+    match std::os::unix::net::UnixStream::connect(short) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Some(path),
+        Ok(_) | Err(_) => None,
+    }
 }
 
 impl ShimLink {

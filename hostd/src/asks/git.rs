@@ -95,6 +95,7 @@ pub(super) fn workspace_error(error: &WorkspaceError) -> WireError {
         | WorkspaceError::NoWorkspace { .. }
         | WorkspaceError::Moving { .. }
         | WorkspaceError::InTheWay { .. }
+        | WorkspaceError::Covered { .. }
         | WorkspaceError::NoRepository => ErrorCode::Conflict,
         WorkspaceError::RelativePath { .. }
         | WorkspaceError::NotAFolder { .. }

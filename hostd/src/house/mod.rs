@@ -2,9 +2,11 @@
 //!
 //! Nothing here destroys an agent or touches its workspace: that is an order, with its own proof that no work is lost.
 //! What goes from here is what was left after: archives of destroyed agents, bases that nothing lies on, refs whose
-//! work is in the person's own refs. Each is looked at again just before.
+//! work is in the person's own refs. Each is looked at again just before. And when everything is stopped on purpose,
+//! what ended agents have on the machine beside their folders.
 
 mod free;
+mod leave;
 mod measure;
 mod retention;
 mod sizes;
@@ -15,6 +17,7 @@ use std::path::Path;
 use protocol::time::Timestamp;
 
 pub use free::{forget, free};
+pub use leave::{Others, leave};
 pub use retention::keep;
 pub use sizes::Sizes;
 pub use survey::survey;

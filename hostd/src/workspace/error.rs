@@ -70,6 +70,11 @@ pub enum WorkspaceError {
     WrongCheckout { commit: String, detail: String },
     #[error("{} could not be removed whole; left: {}", path.display(), left.join(", "))]
     Leftovers { path: PathBuf, left: Vec<String> },
+    #[error(
+        "{name:?} was written to {} while the workspace was not mounted there; move it elsewhere and try again",
+        path.display()
+    )]
+    Covered { path: PathBuf, name: String },
     #[error("base {} is in use", path.display())]
     BaseInUse { path: PathBuf },
     #[error("git could not {operation} (exit {status}): {stderr}")]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! resolve ─> prepare ─> (the agent works) ─> collect ─> holds_only_copy ─> remove
-//!                           │ reboot: remount     └─> fresh_checkout (verification), land, diff
+//!                           │ unmount, remount    └─> fresh_checkout (verification), land, diff
 //! ```
 //!
 //! The person's repository gets refs under `refs/phalanx/` and, by `land`, one branch; its index,
@@ -153,6 +153,8 @@ pub struct Workspaces {
     bases: Arc<base::Bases>,
     known: repository::Known,
     locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
+    /// Held over a look and the mount that follows: two mounts of one upper layer would spoil it.
+    mounting: Arc<Mutex<()>>,
 }
 
 impl Workspaces {
@@ -174,9 +176,9 @@ impl Workspaces {
             Ok((overlay, base::Bases::open(&folder)?))
         })
         .await?;
-        let (known, locks) = (repository::Known::default(), Mutex::default());
+        let (known, locks, mounting) = (repository::Known::default(), Mutex::default(), Arc::default());
         let (git, bases) = (Arc::new(git), Arc::new(bases));
-        Ok(Self { state: state.to_path_buf(), options, git, overlay, bases, known, locks })
+        Ok(Self { state: state.to_path_buf(), options, git, overlay, bases, known, locks, mounting })
     }
 
     pub fn facts(&self) -> Facts {
@@ -223,7 +225,7 @@ impl Workspaces {
         self.bases.prepared(&self.git, &resolved.repository, &resolved.commit, user, preparation).await
     }
 
-    /// Mounts an overlay again, as after a reboot; nothing to do for other kinds.
+    /// Mounts an overlay again, as after a reboot or a stop of everything; nothing to do for other kinds.
     pub async fn remount(&self, agent_dir: &Path) -> Result<Workspace> {
         self.within("mount a workspace again", async {
             let folders = Folders::of(agent_dir);
@@ -232,6 +234,16 @@ impl Workspaces {
             Ok(Workspace::new(&folders, manifest))
         })
         .await
+    }
+
+    /// Takes an overlay's mount away, unless something uses it; [`Workspaces::remount`] brings it back. Whether
+    /// nothing is mounted now. No call for the same agent may be under way.
+    pub async fn unmount(&self, agent_dir: &Path) -> Result<bool> {
+        let work = Folders::of(agent_dir).work;
+        let done = blocking("unmount a workspace", move || {
+            if overlay::is_mounted(&work)? { overlay::unmount_unused(&work) } else { Ok(true) }
+        });
+        self.within("unmount a workspace", done).await
     }
 
     /// Whether an overlay is mounted there.

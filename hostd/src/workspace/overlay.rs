@@ -144,6 +144,18 @@ pub(crate) fn unmount(point: &Path) -> Result<Unmounted> {
     }
 }
 
+/// Takes away what is mounted on `point` itself, unless something uses it; whether nothing is mounted there now.
+pub(crate) fn unmount_unused(point: &Path) -> Result<bool> {
+    loop {
+        match umount2(point, MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::EINVAL | Errno::ENOENT) => return Ok(true),
+            Err(Errno::EBUSY) => return Ok(false),
+            Err(error) => return Err(Error::io("unmounted", point, error.into())),
+        }
+    }
+}
+
 /// Mount points strictly below `folder`, deepest first (proc_pid_mountinfo(5)).
 pub(crate) fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let table = Path::new("/proc/self/mountinfo");

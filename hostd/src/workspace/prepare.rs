@@ -137,7 +137,16 @@ impl Workspaces {
             (commit, true) => self.bases.prepared_before(&self.git, &commit, name).await?,
         };
         let layers = folders.layers(base.tree.clone());
-        blocking("mount a workspace", move || overlay.mount(&layers)).await
+        let mounting = Arc::clone(&self.mounting);
+        blocking("mount a workspace", move || {
+            let _turn = mounting.lock().map_err(|_| Error::Interrupted { operation: "mount a workspace" })?;
+            if overlay::is_mounted(&layers.merged)? {
+                return Ok(());
+            }
+            check_bare(&layers.merged)?;
+            overlay.mount(&layers)
+        })
+        .await
     }
 
     fn check_user(&self, user: Option<User>) -> Result<()> {
@@ -315,6 +324,17 @@ async fn clear(folders: &Folders) -> Result<()> {
     }
     let folders = folders.clone();
     blocking("clear a half-made workspace", move || remove::folders(&folders).map(|_| ())).await
+}
+
+/// What someone wrote where the workspace is seen, while it was not, would be hidden by the mount.
+fn check_bare(merged: &Path) -> Result<()> {
+    match std::fs::read_dir(merged).at("read", merged)?.next() {
+        None => Ok(()),
+        Some(entry) => {
+            let name = entry.at("read", merged)?.file_name().to_string_lossy().into_owned();
+            Err(Error::Covered { path: merged.to_path_buf(), name })
+        }
+    }
 }
 
 fn check_same(folders: &Folders, manifest: &Manifest, spec: &PrepareSpec) -> Result<()> {

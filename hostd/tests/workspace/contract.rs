@@ -469,6 +469,36 @@ async fn an_overlay_comes_back_after_a_reboot_with_its_work() {
 }
 
 #[tokio::test]
+async fn a_workspace_in_use_stays_mounted_and_what_was_written_in_its_place_is_not_hidden() {
+    if !can_be_root("a_workspace_in_use_stays_mounted_and_what_was_written_in_its_place_is_not_hidden") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let (agent, workspace) = fixture.prepare("a", Wanted::Overlay).await;
+    write(&workspace.path, "kept.txt", "kept\n");
+    let open = std::fs::File::open(workspace.path.join("kept.txt")).unwrap();
+    assert!(!fixture.workspaces.unmount(&agent).await.unwrap(), "someone reads a file of it");
+    assert!(fixture.workspaces.is_mounted(&agent).unwrap());
+    drop(open);
+    assert!(fixture.workspaces.unmount(&agent).await.unwrap());
+    assert!(fixture.workspaces.unmount(&agent).await.unwrap(), "twice is once");
+    assert!(!fixture.workspaces.is_mounted(&agent).unwrap());
+
+    write(&workspace.path, "late.txt", "late\n");
+    let refused = fixture.workspaces.remount(&agent).await;
+    assert!(matches!(refused, Err(WorkspaceError::Covered { .. })), "{refused:?}");
+    let copy = fixture.workspaces.holds_only_copy(&agent, None).await;
+    assert!(matches!(copy, OnlyCopy::Unknown(_)), "{copy:?}");
+    std::fs::rename(workspace.path.join("late.txt"), fixture.state().join("late.txt")).unwrap();
+    // As many as may ask at once: one mount.
+    let all = futures::future::join_all((0..8).map(|_| fixture.workspaces.remount(&agent))).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+    assert_eq!(std::fs::read_to_string(workspace.path.join("kept.txt")).unwrap(), "kept\n");
+    nix::mount::umount(&workspace.path).unwrap();
+    assert!(!fixture.workspaces.is_mounted(&agent).unwrap(), "it was mounted once");
+}
+
+#[tokio::test]
 async fn a_plain_folder_needs_no_repository() {
     let fixture = Fixture::new().await;
     let agent = fixture.agent_dir("p");

@@ -187,7 +187,7 @@ impl Layout {
 
     /// Present while the operator wants everything stopped: nobody restarts anything.
     pub fn stopped_marker(&self) -> PathBuf {
-        self.run().join("stopped")
+        self.run().join(protocol::host_config::STOPPED_MARKER)
     }
 
     pub fn log(&self) -> PathBuf {

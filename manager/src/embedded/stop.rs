@@ -10,11 +10,12 @@ use super::atomic_file::{self, Durability, WriteFailed};
 use super::layout::Layout;
 use super::lock::{self, Lock, LockError};
 use super::process::ProcessHandle;
-use super::supervisor::component::{HOSTD, MANAGER, NATS};
+use super::supervisor::component::{DAEMON_STOP_LIMIT, HOSTD, MANAGER, NATS};
 
-/// The supervisor stops three components with up to 15 s each.
-const SUPERVISOR_LIMIT: Duration = Duration::from_secs(50);
-const COMPONENT_LIMIT: Duration = Duration::from_secs(10);
+/// The supervisor stops the bus, hostd and the manager, each within its limit and 5 s for the kill.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(90);
+/// hostd takes away what ended agents have on the machine before it ends.
+const COMPONENT_LIMIT: Duration = DAEMON_STOP_LIMIT;
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 const TURN_LIMIT: Duration = Duration::from_secs(60);
 

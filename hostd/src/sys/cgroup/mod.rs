@@ -231,6 +231,14 @@ impl Cgroups {
         Ok(group)
     }
 
+    /// The group of an agent, whether it is there or not: one that is not holds nothing.
+    pub fn find(&self, agent: &str) -> Result<AgentGroup, CgroupError> {
+        check_name(agent)?;
+        let mut group = self.file_group(agent);
+        group.read_back(&Limits::default());
+        Ok(group)
+    }
+
     /// Agents that have a group here, whether anyone knows them or not.
     pub fn list(&self) -> Result<Vec<String>, CgroupError> {
         let mut agents = BTreeSet::new();
@@ -255,11 +263,12 @@ impl Cgroups {
         Ok(procs)
     }
 
-    /// Removes the instance's own folders; those that still hold a group stay.
-    pub fn remove_instance(&self) -> Result<(), CgroupError> {
+    /// Removes the instance's own folders; those that still hold a group stay. Viewers that are ending are waited for
+    /// within `limit`.
+    pub fn remove_instance(&self, limit: Duration) -> Result<(), CgroupError> {
         for folder in self.instance_folders() {
             if files::child_groups(&folder)?.iter().all(|name| name == VIEWERS) {
-                files::remove_tree(&folder, Duration::ZERO)?;
+                files::remove_tree(&folder, limit)?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 mod format;
 mod server;
+mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -14,6 +14,8 @@ pub const NATS: &str = "nats-server";
 /// The names of the two daemons.
 pub const MANAGER: &str = "manager";
 pub const HOSTD: &str = "hostd";
+/// A daemon that was asked to end may take so long: hostd unmounts what ended agents left.
+pub const DAEMON_STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// One program to keep running. It must hold `run/<name>.lock` (flock, its pid as content) while it lives:
 /// that is how it is found again by a later supervisor. It may end at once when the lock is another's.
@@ -69,7 +71,7 @@ pub fn daemons(layout: &Layout) -> Result<Vec<Component>, ProgramError> {
         args: vec![word.into()],
         env: vec![(HOME_VARIABLE.into(), layout.home().into())],
         ready,
-        stop_limit: Duration::from_secs(10),
+        stop_limit: DAEMON_STOP_LIMIT,
     };
     Ok(vec![
         daemon(HOSTD, hostd, "run", Ready::Locked),

@@ -1,4 +1,5 @@
 //! Keeping house: settings and profiles, what takes space and how it is freed, and what explains the program itself.
 
+mod leaving;
 mod settings;
 mod space;

@@ -1,10 +1,12 @@
 //! Files on this side: written beside their place and renamed once they are whole, so that a transfer that was cut
-//! leaves what was there before.
+//! leaves what was there before. What a killed one left is taken away by the next one to the same place: whoever is at work
+//! holds a lock (flock(2)) on what it writes.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use protocol::error::ErrorCode;
@@ -30,12 +32,60 @@ pub fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::new(code, format!("cannot {what} {}: {error}", path.display()))
 }
 
-/// Beside `path`, under a name of its own.
-pub fn hidden(path: &Path) -> Result<PathBuf, Failure> {
+/// Hex digits at the end of a hidden name.
+const RANDOM: usize = 8;
+
+/// What the hidden names of a place begin with.
+fn hidden_prefix(path: &Path) -> OsString {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".phalanx-{}", random_hex()?.get(..8).unwrap_or_default()));
+    name.push(".phalanx-");
+    name
+}
+
+/// Beside `path`, under a name of its own.
+fn hidden(path: &Path) -> Result<PathBuf, Failure> {
+    let mut name = hidden_prefix(path);
+    name.push(random_hex()?.get(..RANDOM).unwrap_or_default());
     Ok(path.with_file_name(name))
+}
+
+/// Locked for as long as it is open; `false` when somebody else has it.
+fn lock(file: &File) -> bool {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// Takes away what killed transfers to this place left. What cannot be taken away stays: it is in nobody's way.
+fn sweep(path: &Path) {
+    let prefix = hidden_prefix(path);
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let random = name.as_bytes().strip_prefix(prefix.as_bytes()).unwrap_or_default();
+        if random.len() != RANDOM || !random.iter().all(u8::is_ascii_hexdigit) {
+            continue;
+        }
+        let left = entry.path();
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let flags = i32::try_from(flags.bits()).unwrap_or_default();
+        let Ok(opened) = OpenOptions::new().read(true).custom_flags(flags).open(&left) else { continue };
+        if lock(&opened) {
+            let is_folder = opened.metadata().is_ok_and(|facts| facts.is_dir());
+            let _ = if is_folder { std::fs::remove_dir_all(&left) } else { std::fs::remove_file(&left) };
+        }
+    }
+}
+
+/// The lock of what was just made; somebody who sweeps may have been faster.
+fn held(file: File, path: &Path) -> Result<File, Failure> {
+    if lock(&file) && file.metadata().is_ok_and(|facts| facts.nlink() > 0) {
+        return Ok(file);
+    }
+    let message = format!("another transfer to {} has begun at this moment", path.display());
+    Err(Failure::new(ErrorCode::Conflict, message).hint("the same command again"))
 }
 
 impl LocalFile {
@@ -47,9 +97,10 @@ impl LocalFile {
             let file = file.map_err(|error| failed("write", &path, &error))?;
             return Ok(Self { file, path, hidden: None });
         }
+        sweep(&path);
         let hidden = hidden(&path)?;
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&hidden);
-        let file = file.map_err(|error| failed("write", &path, &error))?;
+        let file = held(file.map_err(|error| failed("write", &path, &error))?, &path)?;
         Ok(Self { file, path, hidden: Some(hidden) })
     }
 
@@ -80,6 +131,8 @@ impl Drop for LocalFile {
 pub struct LocalFolder {
     path: PathBuf,
     hidden: Option<PathBuf>,
+    /// Holds the lock.
+    _lock: File,
     /// Set at last: what may not be written could not be filled.
     modes: Vec<(PathBuf, u32)>,
 }
@@ -94,9 +147,12 @@ impl LocalFolder {
                 Failure::new(ErrorCode::Conflict, message).hint("name a folder that is not there yet")
             );
         }
+        sweep(path);
         let hidden = hidden(path)?;
         std::fs::create_dir(&hidden).map_err(|error| failed("make", path, &error))?;
-        Ok(Self { path: path.to_path_buf(), hidden: Some(hidden), modes: Vec::new() })
+        let opened = File::open(&hidden).map_err(|error| failed("make", path, &error))?;
+        let lock = held(opened, path)?;
+        Ok(Self { path: path.to_path_buf(), hidden: Some(hidden), _lock: lock, modes: Vec::new() })
     }
 
     pub fn place(&self, below: &Path) -> PathBuf {
@@ -129,5 +185,44 @@ impl Drop for LocalFolder {
         if let Some(hidden) = &self.hidden {
             let _ = std::fs::remove_dir_all(hidden);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_killed_transfers_left_goes_with_the_next_one_and_what_is_under_way_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        for left in [".a.phalanx-0123abcd", ".b.phalanx-0123abcd", ".a.phalanx-mine", ".a.phalanx-0123abcd9"]
+        {
+            std::fs::write(at(left), "part").unwrap();
+        }
+        std::fs::create_dir_all(at(".c.phalanx-0123abcd/deep")).unwrap();
+        let others = [".a.phalanx-0123abcd9", ".a.phalanx-mine"];
+
+        let mut first = LocalFile::create(&at("a")).unwrap();
+        let mut second = LocalFile::create(&at("a")).unwrap();
+        first.write(b"first").unwrap();
+        second.write(b"second").unwrap();
+        second.finish(0o644).unwrap();
+        first.finish(0o644).unwrap();
+        assert_eq!(std::fs::read(at("a")).unwrap(), b"first", "one did not take the other's away");
+        let folder = LocalFolder::create(&at("c")).unwrap();
+        assert!(LocalFolder::create(&at("c")).is_ok(), "both are under way");
+        folder.finish().unwrap();
+        let mut left: Vec<&str> = others.into_iter().chain([".b.phalanx-0123abcd", "a", "c"]).collect();
+        left.sort_unstable();
+        assert_eq!(names(temp.path()), left, "only its own place is swept");
     }
 }

@@ -216,6 +216,15 @@ pub enum Request {
     Survey {
         targets: Vec<Target>,
         deep: bool,
+        /// Also kinds that were added since, which an older client could not read.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        added: bool,
+    },
+    /// Forget runs that a survey showed, if they ended so long ago. What is gone already counts as done.
+    FreeRuns {
+        key: RequestKey,
+        runs: Vec<RunId>,
+        older_ms: u64,
     },
     /// Take away what a survey showed. Repeatable by nature: what is gone already counts as done.
     Free {
@@ -387,6 +396,8 @@ pub enum Item {
         host: HostId,
         holdings: Vec<Holding>,
     },
+    /// Some of what the manager holds itself.
+    OwnHoldings(Vec<Holding>),
     Merge(Box<MergeView>),
     Message(Box<MessageView>),
     Rows(RowItem),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentId, HostId};
+use crate::ids::{AgentId, HostId, RunId};
 use crate::time::Timestamp;
 
 /// One thing that takes space on a host.
@@ -22,6 +22,15 @@ pub enum HouseItem {
     Base { path: String },
     /// A ref of ours in a person's repository whose work is in his own refs.
     Ref { repo: String, name: String, commit: String },
+    /// The cgroup of an agent that has ended; nothing is in it. This one and those below are told only to who asks for
+    /// kinds that were added since.
+    Group { agent: AgentId },
+    /// What an ended agent had for people to look at.
+    Session { agent: AgentId },
+    /// A socket that nobody listens on any more.
+    Socket { path: String },
+    /// Records of a run that is over, of its tasks, attempts and merge. Held by the manager, on no host.
+    Run { run: RunId },
 }
 
 /// How much it takes, and since when nothing needs it.

@@ -214,6 +214,9 @@ pub enum Question {
     Survey {
         agents: Vec<AgentId>,
         deep: bool,
+        /// Also kinds that were added since, which an older manager could not read.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        added: bool,
     },
     /// Take these away: only what has been without use for so long, and looked at again. What is gone already counts as
     /// done. `discard`: also outputs, which may exist nowhere else.

@@ -21,7 +21,8 @@ impl Request {
             | Self::CloseRun { key, .. }
             | Self::ChangeAgents { key, .. }
             | Self::SendMessage { key, .. }
-            | Self::CancelMessages { key, .. } => Some(key),
+            | Self::CancelMessages { key, .. }
+            | Self::FreeRuns { key, .. } => Some(key),
             Self::Status
             | Self::Hosts
             | Self::ListAgents(_)

@@ -155,8 +155,8 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         Question::MakeNode { agent, path, node } => {
             files::make(machine, agent, asked.record.as_ref(), path, node).await
         }
-        Question::Survey { agents, deep } => {
-            house::survey(machine, asked.records, &agents, deep, &replier).await
+        Question::Survey { agents, deep, added } => {
+            house::survey(machine, asked.records, &agents, (deep, added), &replier).await
         }
         Question::Figures { agents } => figures::figures(machine, agents, &replier).await,
         Question::Free { items, older_ms, discard } => {

@@ -11,7 +11,7 @@ use protocol::order::{Answer, Discard};
 use protocol::time::Timestamp;
 
 use super::measure::disk_bytes;
-use super::written_at;
+use super::{leftovers, written_at};
 use crate::clock;
 use crate::machine::Handle;
 use crate::workspace::{MergedRef, Repository, WorkspaceError};
@@ -41,6 +41,10 @@ pub async fn free(
             HouseItem::Ref { repo, name, commit } => {
                 repositories.drop_ref(machine, repo, name, commit, before).await
             }
+            HouseItem::Group { .. } | HouseItem::Session { .. } | HouseItem::Socket { .. } => {
+                leftovers::take(machine, records, &item, before).await.map(|()| 0)
+            }
+            HouseItem::Run { .. } => Err("its records are the manager's".to_owned()),
             HouseItem::Workspace { .. } | HouseItem::Transcript { .. } | HouseItem::Outputs { .. } => {
                 Err("it goes with its agent: phalanx destroy".to_owned())
             }
@@ -54,7 +58,7 @@ pub async fn free(
     Answer::Freed(outcomes)
 }
 
-const YOUNG: &str = "it is younger than asked for";
+pub(super) const YOUNG: &str = "it is younger than asked for";
 
 async fn archive(
     machine: &Handle,

@@ -2,11 +2,12 @@
 //!
 //! Nothing here destroys an agent or touches its workspace: that is an order, with its own proof that no work is lost.
 //! What goes from here is what was left after: archives of destroyed agents, bases that nothing lies on, refs whose
-//! work is in the person's own refs. Each is looked at again just before. And when everything is stopped on purpose,
+//! work is in the person's own refs, groups, sessions and sockets of ended agents. Each is looked at again just before. And when everything is stopped on purpose,
 //! what ended agents have on the machine beside their folders.
 
 mod free;
 mod leave;
+mod leftovers;
 mod measure;
 mod retention;
 mod sizes;

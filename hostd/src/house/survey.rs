@@ -11,7 +11,7 @@ use protocol::ids::{AgentId, Incarnation};
 use protocol::order::Answer;
 
 use super::measure::{disk_bytes, workspace_bytes};
-use super::written_at;
+use super::{leftovers, written_at};
 use crate::bus::Replier;
 use crate::machine::Handle;
 use crate::workspace::{OnlyCopy, Repository};
@@ -21,12 +21,12 @@ const PIECE: usize = 100;
 /// Agents that are looked at at once: each costs processes of git and a walk over its files.
 const LOOKS_AT_ONCE: usize = 8;
 
-/// Of these agents, or of the whole host.
+/// Of these agents, or of the whole host. `added`: also kinds that came later.
 pub async fn survey(
     machine: &Handle,
     records: Vec<AgentRecord>,
     agents: &[AgentId],
-    deep: bool,
+    (deep, added): (bool, bool),
     replier: &Replier,
 ) -> Result<Answer, WireError> {
     let wanted = |record: &AgentRecord| agents.is_empty() || agents.contains(&record.agent);
@@ -47,6 +47,9 @@ pub async fn survey(
         piece.extend(bases(machine).await?);
         if deep {
             piece.extend(refs(machine, &records).await);
+        }
+        if added {
+            piece.extend(leftovers::find(machine, &records).await?);
         }
     }
     for piece in piece.chunks(PIECE) {

@@ -18,6 +18,15 @@ pub enum Strategy {
     Spread,
 }
 
+/// Runs that are over and of which records are kept; `None` for no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunBounds {
+    /// The ones that ended last.
+    pub most: Option<u64>,
+    /// For so long after their end.
+    pub older_ms: Option<u64>,
+}
+
 /// All times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {

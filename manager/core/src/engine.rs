@@ -151,6 +151,13 @@ impl Core {
         for key in out.requests {
             effects.push(write(record::REQUESTS, record::request_key(&key), self.requests.stored(&key)));
         }
+        // Once the answers that they gave have records of their own; a run without its tasks goes the next time, tasks
+        // without a run would be set aside.
+        for (run, tasks) in out.gone_runs {
+            let key = |task| (record::TASKS, record::task_key(run, task));
+            let keys = tasks.into_iter().map(key).chain([(record::RUNS, record::run_key(run))]);
+            effects.extend(keys.map(|(bucket, key)| write::<()>(bucket, key, None)));
+        }
         effects.extend(out.acts);
         effects.extend(out.changed.into_iter().map(Effect::Changed));
         effects

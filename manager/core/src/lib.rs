@@ -33,12 +33,13 @@ mod tests;
 mod timers;
 mod view;
 
-pub use config::{Config, Strategy};
+pub use config::{Config, RunBounds, Strategy};
 pub use effect::{AskToken, Effect, EnvironmentOwner, OrderDraft, Subject};
 pub use engine::Core;
 pub use input::Input;
 pub use merge::{MergeRecord, MergeStep, Recheck, Red};
 pub use record::{Quarantined, StoredRecord};
+pub use run::OverRun;
 pub use run::caps::{Caps, check as check_cap};
 pub use run::placement::{Depth, Placement, Plan, Room, RunLoad, plan};
 pub use run::queue::{Demand, Queue, Ready};

@@ -16,6 +16,8 @@ pub(crate) struct Outbox {
     pub(crate) desired: BTreeSet<AgentId>,
     pub(crate) messages: BTreeSet<MessageId>,
     pub(crate) requests: BTreeSet<RequestKey>,
+    /// Runs whose records go, and those of their tasks.
+    pub(crate) gone_runs: Vec<(RunId, Vec<TaskId>)>,
     pub(crate) acts: Vec<Effect>,
     pub(crate) changed: BTreeSet<Subject>,
 }
@@ -44,6 +46,14 @@ impl Outbox {
 
     pub(crate) fn request(&mut self, key: RequestKey) {
         self.requests.insert(key);
+    }
+
+    pub(crate) fn gone_run(&mut self, id: RunId, tasks: Vec<TaskId>) {
+        for task in &tasks {
+            self.tasks.remove(task);
+        }
+        self.runs.remove(&id);
+        self.gone_runs.push((id, tasks));
     }
 
     pub(crate) fn act(&mut self, effect: Effect) {

@@ -106,6 +106,13 @@ pub const RETAIN_AGENTS: Key = Key {
     layers: DAEMON,
     about: "how long ended agents are kept before they are destroyed, never with the only copy of work; counts from the next phalanx up",
 };
+pub const RETAIN_RUNS: Key = Key {
+    name: "retention.runs",
+    kind: Kind::Bounds,
+    default: "never",
+    layers: DAEMON,
+    about: "runs that are over and of which records are kept, by number, by time since their end, or both; never without those whose work waits or whose agents are there; counts from the next phalanx up",
+};
 
 pub const KEYS: &[&Key] = &[
     &GRACE,
@@ -120,6 +127,7 @@ pub const KEYS: &[&Key] = &[
     &RETAIN_ARCHIVE,
     &RETAIN_TRANSCRIPTS,
     &RETAIN_AGENTS,
+    &RETAIN_RUNS,
 ];
 
 impl Key {

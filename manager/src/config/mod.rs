@@ -16,6 +16,8 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
+use manager_core::RunBounds;
+
 use crate::notify::hook::Hook;
 use crate::runfile::profile::{self, Profile};
 use key::{KEYS, Key};
@@ -150,6 +152,11 @@ impl Settings {
     /// Of a share.
     pub fn percent(&self, key: &Key) -> Option<u8> {
         self.text(key).and_then(|text| crate::runfile::units::share_percent(text).ok())
+    }
+
+    /// How many runs that are over are kept, and for how long.
+    pub fn run_bounds(&self) -> RunBounds {
+        self.text(&key::RETAIN_RUNS).and_then(|text| value::bounds(text).ok()).unwrap_or_default()
     }
 
     /// Caps by label; none where there are none.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use manager_core::RunBounds;
+
 use crate::cli::output::format::OutputFormat;
 use crate::runfile::units::{cpu_millis, duration_ms, share_percent, size_bytes};
 
@@ -15,6 +17,8 @@ pub enum Kind {
     TimeLimit,
     /// Longer than 0, or `never`.
     Retention,
+    /// `500`, `30d`, both, or `never`.
+    Bounds,
     /// At least 1M, or `none`.
     Memory,
     /// Cores, or `none`.
@@ -47,6 +51,32 @@ pub fn caps(text: &str) -> Result<BTreeMap<String, u32>, String> {
     Ok(caps)
 }
 
+/// Reads `500`, `30d` or `500, 30d`: how many are kept, and for how long.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn bounds(text: &str) -> Result<RunBounds, String> {
+    let mut bounds = RunBounds::default();
+    for part in text.split(',').map(str::trim) {
+        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let place = if is_number { &mut bounds.most } else { &mut bounds.older_ms };
+        let value = if is_number {
+            part.parse().map_err(|_| format!("{part:?} is not a whole number that fits"))?
+        } else {
+            match duration_ms(part) {
+                Ok(0) => return Err("a time must be longer than 0".to_owned()),
+                Ok(ms) => ms,
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        if place.replace(value).is_some() {
+            let what = if is_number { "a number" } else { "a time" };
+            return Err(format!("{what} is given twice"));
+        }
+    }
+    Ok(bounds)
+}
+
 impl Kind {
     /// For `--help` and messages.
     #[must_use]
@@ -55,6 +85,7 @@ impl Kind {
             Self::Duration => "a duration such as 10s",
             Self::TimeLimit => "a duration such as 10m, or none",
             Self::Retention => "a duration such as 30d, or never",
+            Self::Bounds => "a number such as 500, a duration such as 30d, both ('500, 30d'), or never",
             Self::Memory => "a size such as 512M, or none",
             Self::Cores => "cores such as 1.5, or none",
             Self::Count => "a whole number, or none",
@@ -71,7 +102,7 @@ impl Kind {
     pub fn check(self, text: &str) -> Result<(), String> {
         let none = match self {
             Self::TimeLimit | Self::Memory | Self::Cores | Self::Count | Self::Caps => Some("none"),
-            Self::Retention => Some("never"),
+            Self::Retention | Self::Bounds => Some("never"),
             Self::Duration | Self::Share | Self::Output => None,
         };
         if none == Some(text) {
@@ -88,6 +119,7 @@ impl Kind {
                 Ok(_) => Ok(()),
                 Err(error) => Err(or_none(error.to_string())),
             },
+            Self::Bounds => bounds(text).map(|_| ()).map_err(or_none),
             Self::Memory => match size_bytes(text) {
                 Ok(bytes) if bytes < 1 << 20 => Err(or_none("it must be at least 1M".to_owned())),
                 Ok(_) => Ok(()),
@@ -128,6 +160,11 @@ mod tests {
             (Kind::Retention, &["30d", "never"], &["0", "none", "30"]),
             (Kind::Memory, &["512M", "none"], &["1K", "0", "much"]),
             (Kind::Cores, &["1.5", "none"], &["0", "-1", "all"]),
+            (
+                Kind::Bounds,
+                &["500", "30d", "500, 30d", "1h,0", "never"],
+                &["", "0s", "1,2", "30d,7d", "many", "none"],
+            ),
             (Kind::Count, &["1", "none"], &["0", "-1", "1.5", "99999999999"]),
             (Kind::Share, &["85%", "0.85", "100%"], &["0", "101%", "none"]),
             (

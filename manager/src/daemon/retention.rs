@@ -1,8 +1,10 @@
 //! Ended agents are destroyed after the time that the settings say; by default never. A wish like any operator's, that
-//! the hosts refuse where it would lose work; who was refused once is not asked again.
+//! the hosts refuse where it would lose work; who was refused once is not asked again. Records of runs that are over go
+//! beyond the number or the age that the settings say; by default never.
 
 use std::time::Duration;
 
+use manager_core::{OverRun, RunBounds};
 use protocol::api::Request;
 use protocol::ids::{AgentId, RequestKey};
 use protocol::order::Discard;
@@ -20,34 +22,79 @@ const EVERY: Duration = Duration::from_secs(600);
 const BATCH: usize = 10;
 const PACE: Duration = Duration::from_secs(1);
 
+/// What is kept, and for how long.
+#[derive(Clone, Debug, Default)]
+struct Bounds {
+    agents_ms: Option<u64>,
+    runs: RunBounds,
+}
+
+impl Bounds {
+    fn of(settings: &Settings) -> Self {
+        Self { agents_ms: settings.duration_ms(&key::RETAIN_AGENTS), runs: settings.run_bounds() }
+    }
+
+    fn is_none(&self) -> bool {
+        self.agents_ms.is_none() && self.runs == RunBounds::default()
+    }
+}
+
 /// Goes round until `stop` is raised.
 pub async fn keep(driver: Driver, clock: Clock, mut stop: watch::Receiver<bool>) {
     let settings = tokio::task::spawn_blocking(Settings::of_daemons).await;
-    let age_ms = match settings {
-        Ok(Ok(settings)) => settings.duration_ms(&key::RETAIN_AGENTS),
+    let bounds = match settings {
+        Ok(Ok(settings)) => Bounds::of(&settings),
         Ok(Err(wrong)) => {
-            tracing::error!(%wrong, "the settings are wrong: ended agents are kept");
-            None
+            tracing::error!(%wrong, "the settings are wrong: ended agents and runs are kept");
+            Bounds::default()
         }
-        Err(_) => None,
+        Err(_) => Bounds::default(),
     };
-    let Some(age_ms) = age_ms else {
+    if bounds.is_none() {
         return raised(&mut stop).await;
-    };
+    }
     let mut pause = FIRST;
     loop {
         tokio::select! {
             () = raised(&mut stop) => return,
             () = tokio::time::sleep(pause) => pause = EVERY,
         }
+        tokio::select! {
+            () = raised(&mut stop) => return,
+            () = round(&driver, &clock, &bounds) => {}
+        }
+    }
+}
+
+async fn round(driver: &Driver, clock: &Clock, bounds: &Bounds) {
+    if let Some(age_ms) = bounds.agents_ms {
         let due = driver.glance(move |glance| glance.core.ended_before(glance.now, age_ms)).await;
         for batch in due.unwrap_or_default().chunks(BATCH) {
-            retire(&driver, &clock, batch).await;
-            tokio::select! {
-                () = raised(&mut stop) => return,
-                () = tokio::time::sleep(PACE) => {}
-            }
+            retire(driver, clock, batch).await;
+            tokio::time::sleep(PACE).await;
         }
+    }
+    let runs = bounds.runs;
+    let due = driver.glance(move |glance| glance.core.runs_due(glance.now, &runs)).await;
+    for batch in due.unwrap_or_default().chunks(BATCH) {
+        forget(driver, clock, batch).await;
+        tokio::time::sleep(PACE).await;
+    }
+}
+
+/// The core looks at each again.
+async fn forget(driver: &Driver, clock: &Clock, runs: &[OverRun]) {
+    for run in runs {
+        let (id, name, tasks, ended_at) = (run.id, &run.name, run.tasks, run.ended_at);
+        tracing::info!(%id, name, tasks, ended_at_ms = ended_at.0, "the records of a run that is over go, as configured");
+    }
+    let request = Request::FreeRuns {
+        key: RequestKey(format!("retention-{:032x}", clock.random())),
+        runs: runs.iter().map(|run| run.id).collect(),
+        older_ms: 0,
+    };
+    if let Err(error) = driver.change(request).await {
+        tracing::warn!(%error, "runs that are over are not forgotten now; tried again");
     }
 }
 

@@ -17,7 +17,7 @@ use crate::scratch::Repo;
 use crate::{json, wait};
 
 pub use command::{Background, Ran};
-pub use traces::Traces;
+pub use traces::{Process, Traces};
 
 /// What can be killed by name; the supervisor brings the other three back.
 pub const DAEMONS: [&str; 3] = ["hostd", "manager", "nats-server"];

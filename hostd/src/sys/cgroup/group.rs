@@ -211,6 +211,13 @@ impl AgentGroup {
         }
     }
 
+    /// Whether no process is in it, no shim either. An error is "unknown", never "empty".
+    pub fn is_deserted(&self) -> Result<bool, CgroupError> {
+        let Inner::Files(group) = &self.inner else { return Ok(false) };
+        let processes = group.folders.iter().map(|folder| files::processes(folder));
+        processes.into_iter().try_fold(true, |empty, found| Ok(empty && found?.is_empty()))
+    }
+
     pub fn processes(&self) -> Result<Vec<i32>, CgroupError> {
         match &self.inner {
             Inner::Files(group) => files::processes(group.core.folder()),

@@ -94,6 +94,7 @@ impl Core {
                 self.send_message(now, caller, targets, &typing);
             }
             Request::CancelMessages { messages, .. } => self.cancel_messages(now, caller, messages),
+            Request::FreeRuns { runs, older_ms, .. } => self.free_runs(now, caller, runs, older_ms),
             Request::Status
             | Request::Hosts
             | Request::ListAgents(_)
@@ -172,6 +173,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::FollowMerge { .. }
         | Request::SendMessage { .. }
         | Request::CancelMessages { .. }
+        | Request::FreeRuns { .. }
         | Request::ListMessages { .. }
         | Request::WaitMessages { .. }
         | Request::Status

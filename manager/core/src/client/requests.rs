@@ -57,6 +57,11 @@ impl Requests {
         self.by_age.insert((at, key));
     }
 
+    /// From now on the bucket holds it; whether it did not before.
+    pub(crate) fn store(&mut self, key: &RequestKey) -> bool {
+        self.kept.get_mut(key).is_some_and(|kept| !std::mem::replace(&mut kept.stored, true))
+    }
+
     fn oldest(&self) -> Option<&(Timestamp, RequestKey)> {
         self.by_age.first()
     }

@@ -1,7 +1,7 @@
 //! Runs and their tasks, with the indexes that keep one report from costing more than one task.
 //!
 //! `task` is the life of a task, `attempt` judges one try, `verify` checks a recorded commit, `retry` decides about
-//! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away,
+//! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away, `retain` forgets what is over,
 //! `dispatch` starts what `placement` plans from the `queue` within the `caps`, `inputs` is what a task gets of those before it.
 
 pub(crate) mod attempt;
@@ -12,6 +12,7 @@ mod land;
 pub(crate) mod lease;
 pub(crate) mod placement;
 pub(crate) mod queue;
+mod retain;
 mod retry;
 pub(crate) mod task;
 mod tidy;
@@ -26,6 +27,7 @@ use protocol::time::Timestamp;
 use crate::record::{Landing, Origin, RunRecord, TaskRecord};
 use caps::{CapSet, Caps};
 use queue::Queue;
+pub use retain::OverRun;
 
 use crate::merge::{Asking, MergeRecord};
 
@@ -204,6 +206,18 @@ impl Work {
                 task.children.extend(dependents);
             }
         }
+    }
+
+    /// Takes a run out that is over, with its tasks: none of them is queued or counts against a cap.
+    pub(crate) fn remove(&mut self, id: RunId) -> Option<(RunRecord, Vec<TaskId>)> {
+        let run = self.runs.remove(&id)?;
+        for task in &run.record.tasks {
+            for agent in self.tasks.remove(task).map(|task| task.agents).unwrap_or_default() {
+                self.by_agent.remove(&agent);
+            }
+        }
+        let tasks = run.record.tasks.clone();
+        Some((run.record, tasks))
     }
 
     /// Moves a task from one state's count to another's.

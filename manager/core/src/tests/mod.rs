@@ -7,6 +7,7 @@ mod landing;
 
 mod loading;
 mod messages;
+mod retaining;
 mod review;
 mod runs;
 mod scale;

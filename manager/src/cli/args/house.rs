@@ -17,7 +17,9 @@ pub struct Du {
 ///
 /// agents: ended ones are destroyed, and their workspaces with them, but never with the only copy of work.
 /// transcripts: what is kept of destroyed agents. bases: checkouts that no workspace lies on. refs: those below
-/// refs/phalanx whose work is in branches, tags or remotes of the repository, also squashed or rebased.
+/// refs/phalanx whose work is in branches, tags or remotes of the repository, also squashed or rebased. leftovers: cgroups,
+/// sessions and sockets of ended agents. runs: records of runs that are over, never those with accepted work that is not
+/// merged, or with an agent that is still there.
 #[derive(Args, Debug)]
 #[command(before_help = "Examples:
   phalanx gc --dry-run
@@ -33,7 +35,12 @@ pub struct Gc {
     #[arg(long, value_name = "SIZE")]
     pub keep_size: Option<String>,
     /// What may go
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "agents,transcripts,bases,refs")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "agents,transcripts,bases,refs,leftovers,runs"
+    )]
     pub what: Vec<What>,
     /// Also declared outputs of destroyed agents, which may exist nowhere else
     #[arg(long)]
@@ -50,4 +57,6 @@ pub enum What {
     Transcripts,
     Bases,
     Refs,
+    Leftovers,
+    Runs,
 }

@@ -80,6 +80,7 @@ fn rows(found: &Survey, all: bool) -> Vec<UseRow> {
     let mut agents: BTreeMap<AgentId, UseRow> = BTreeMap::new();
     let mut others: BTreeMap<(HostId, &'static str), UseRow> = BTreeMap::new();
     for (host, holding) in &found.holdings {
+        let Some(host) = host else { continue };
         let bytes = holding.bytes;
         let mut of_agent = |agent: AgentId, what: What| {
             let row = agents
@@ -90,7 +91,7 @@ fn rows(found: &Survey, all: bool) -> Vec<UseRow> {
                 HouseItem::Workspace { .. } => row.workspace = bytes,
                 HouseItem::Transcript { .. } => row.transcript = bytes,
                 HouseItem::Outputs { .. } => row.outputs = bytes,
-                HouseItem::Archive { .. } | HouseItem::Base { .. } | HouseItem::Ref { .. } => {}
+                _ => {}
             }
         };
         match &holding.item {
@@ -112,7 +113,11 @@ fn rows(found: &Survey, all: bool) -> Vec<UseRow> {
                     .or_insert_with(|| UseRow::new(What::Bases, "unused bases", None, Some(host)));
                 row.total = row.total.saturating_add(bytes);
             }
-            HouseItem::Ref { .. } => {}
+            HouseItem::Ref { .. }
+            | HouseItem::Group { .. }
+            | HouseItem::Session { .. }
+            | HouseItem::Socket { .. }
+            | HouseItem::Run { .. } => {}
         }
     }
     let streams = found.streams.iter().filter(|stream| stream.messages > 0).map(of_stream);

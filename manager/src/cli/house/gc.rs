@@ -97,11 +97,13 @@ fn sum(rows: &[Row], outcome: Outcome) -> u64 {
 }
 
 fn carry_out(client: &mut Client, args: &Gc, older_ms: u64, rows: &mut [Row]) -> Result<(), Failure> {
-    let (mut agents, mut others): (Vec<&mut Row>, BTreeMap<HostId, Vec<&mut Row>>) = Default::default();
+    let (mut agents, mut runs): (Vec<&mut Row>, Vec<&mut Row>) = Default::default();
+    let mut others: BTreeMap<HostId, Vec<&mut Row>> = BTreeMap::new();
     for row in rows.iter_mut().filter(|row| row.outcome == Outcome::Goes) {
-        match row.planned.holding.item {
-            HouseItem::Workspace { .. } => agents.push(row),
-            _ => others.entry(row.planned.host.clone()).or_default().push(row),
+        match (&row.planned.holding.item, &row.planned.host) {
+            (HouseItem::Workspace { .. }, _) => agents.push(row),
+            (_, Some(host)) => others.entry(host.clone()).or_default().push(row),
+            (_, None) => runs.push(row),
         }
     }
     for batch in agents.chunks_mut(BATCH) {
@@ -112,6 +114,9 @@ fn carry_out(client: &mut Client, args: &Gc, older_ms: u64, rows: &mut [Row]) ->
         for batch in rows.chunks_mut(BATCH) {
             free(client, &host, older_ms, discard, batch)?;
         }
+    }
+    for batch in runs.chunks_mut(BATCH) {
+        free_runs(client, older_ms, batch)?;
     }
     Ok(())
 }
@@ -146,7 +151,21 @@ fn free(
     batch: &mut [&mut Row],
 ) -> Result<(), Failure> {
     let items: Vec<HouseItem> = batch.iter().map(|row| row.planned.holding.item.clone()).collect();
-    let outcomes = match client.ask(&Request::Free { host: host.clone(), items, older_ms, discard })? {
+    let reply = client.ask(&Request::Free { host: host.clone(), items, older_ms, discard })?;
+    settle(reply, batch)
+}
+
+fn free_runs(client: &mut Client, older_ms: u64, batch: &mut [&mut Row]) -> Result<(), Failure> {
+    let runs = batch.iter().filter_map(|row| match row.planned.holding.item {
+        HouseItem::Run { run } => Some(run),
+        _ => None,
+    });
+    let reply = client.ask(&Request::FreeRuns { key: request_key(None)?, runs: runs.collect(), older_ms })?;
+    settle(reply, batch)
+}
+
+fn settle(reply: Reply, batch: &mut [&mut Row]) -> Result<(), Failure> {
+    let outcomes = match reply {
         Reply::Freed(outcomes) => outcomes,
         other => return Err(unexpected(other)),
     };
@@ -154,7 +173,7 @@ fn free(
         let outcome = outcomes.iter().find(|outcome| outcome.item == row.planned.holding.item);
         row.settle(match outcome {
             Some(outcome) => outcome.kept.clone(),
-            None => Some("its host said nothing of it".to_owned()),
+            None => Some("nothing was said of it".to_owned()),
         });
     }
     Ok(())
@@ -184,6 +203,10 @@ fn words(item: &HouseItem, label: &str) -> (&'static str, String) {
         HouseItem::Archive { .. } => ("destroyed agent", label.to_owned()),
         HouseItem::Base { .. } => ("base", label.chars().take(12).collect()),
         HouseItem::Ref { name, .. } => ("ref", name.clone()),
+        HouseItem::Group { .. } => ("cgroup", label.to_owned()),
+        HouseItem::Session { .. } => ("session", label.to_owned()),
+        HouseItem::Socket { path } => ("socket", path.clone()),
+        HouseItem::Run { .. } => ("run", label.to_owned()),
     }
 }
 
@@ -193,7 +216,8 @@ pub struct ItemDocument<'a> {
     what: &'a str,
     name: String,
     item: &'a HouseItem,
-    host: &'a HostId,
+    /// None of what the manager holds itself.
+    host: Option<&'a HostId>,
     bytes: u64,
     /// When it was last needed.
     since: Timestamp,
@@ -219,7 +243,7 @@ impl Listed for Row {
             what,
             name,
             item: &holding.item,
-            host: &self.planned.host,
+            host: self.planned.host.as_ref(),
             bytes: holding.bytes,
             since: holding.since,
             outcome: self.outcome,
@@ -243,7 +267,7 @@ impl Listed for Row {
         let mut cells = vec![
             what.to_owned(),
             name,
-            self.planned.host.to_string(),
+            self.planned.host.as_ref().map(ToString::to_string).unwrap_or_default(),
             if holding.bytes > 0 { human_size(holding.bytes) } else { String::new() },
             age(now(), holding.since),
             outcome,

@@ -21,7 +21,8 @@ pub struct Wish<'a> {
 /// One thing that was looked at, and what is to become of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    pub host: HostId,
+    /// None: the manager holds it.
+    pub host: Option<HostId>,
     pub holding: Holding,
     /// Why it stays; `None`: it goes.
     pub kept: Option<String>,
@@ -29,8 +30,8 @@ pub struct Planned {
 
 /// Everything that is old enough and of a kind that may go, the oldest first. Live agents and what is younger are not
 /// even named.
-pub fn plan(holdings: Vec<(HostId, Holding)>, wish: &Wish<'_>) -> Vec<Planned> {
-    let mut left: BTreeMap<HostId, u64> = BTreeMap::new();
+pub fn plan(holdings: Vec<(Option<HostId>, Holding)>, wish: &Wish<'_>) -> Vec<Planned> {
+    let mut left: BTreeMap<Option<HostId>, u64> = BTreeMap::new();
     let mut live = Vec::new();
     for (host, holding) in &holdings {
         let sum = left.entry(host.clone()).or_default();
@@ -75,6 +76,10 @@ fn kind_of(item: &HouseItem) -> Option<What> {
         HouseItem::Archive { .. } => Some(What::Transcripts),
         HouseItem::Base { .. } => Some(What::Bases),
         HouseItem::Ref { .. } => Some(What::Refs),
+        HouseItem::Group { .. } | HouseItem::Session { .. } | HouseItem::Socket { .. } => {
+            Some(What::Leftovers)
+        }
+        HouseItem::Run { .. } => Some(What::Runs),
         HouseItem::Transcript { .. } | HouseItem::Outputs { .. } => None,
     }
 }
@@ -84,13 +89,13 @@ mod tests {
     use super::*;
     use protocol::ids::AgentId;
 
-    fn holding(n: u64, item: HouseItem, kept: Option<&str>) -> (HostId, Holding) {
-        let host = "a".parse().unwrap();
+    fn holding(n: u64, item: HouseItem, kept: Option<&str>) -> (Option<HostId>, Holding) {
+        let host = Some("a".parse().unwrap());
         let kept = kept.map(str::to_owned);
         (host, Holding { item, label: n.to_string(), bytes: 10, since: Timestamp(n), kept })
     }
 
-    fn all() -> Vec<(HostId, Holding)> {
+    fn all() -> Vec<(Option<HostId>, Holding)> {
         let agent = |n| AgentId::from_parts(n, 0);
         vec![
             holding(4, HouseItem::Base { path: "/b".into() }, None),

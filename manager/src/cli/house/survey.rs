@@ -16,7 +16,8 @@ const LIMIT: Duration = Duration::from_secs(330);
 
 /// What every host said.
 pub struct Survey {
-    pub holdings: Vec<(HostId, Holding)>,
+    /// With their host, or none of what the manager holds itself.
+    pub holdings: Vec<(Option<HostId>, Holding)>,
     pub streams: Vec<StreamUse>,
     pub unheard: Vec<Unheard>,
 }
@@ -24,9 +25,13 @@ pub struct Survey {
 pub fn survey(client: &mut Client, targets: Vec<String>, deep: bool) -> Result<Survey, Failure> {
     let limits = Limits { deadline: Some(Instant::now() + LIMIT), interrupts: None };
     let mut holdings = Vec::new();
-    let end = client.stream(&Request::Survey { targets, deep }, &limits, |item| {
-        if let Item::Holdings { host, holdings: piece } = item {
-            holdings.extend(piece.into_iter().map(|holding| (host.clone(), holding)));
+    let end = client.stream(&Request::Survey { targets, deep, added: deep }, &limits, |item| {
+        match item {
+            Item::Holdings { host, holdings: piece } => {
+                holdings.extend(piece.into_iter().map(|holding| (Some(host.clone()), holding)));
+            }
+            Item::OwnHoldings(piece) => holdings.extend(piece.into_iter().map(|holding| (None, holding))),
+            _ => {}
         }
         Ok(Flow::More)
     })?;

@@ -57,7 +57,8 @@ impl Requests for Answerer {
             | Request::MergeRun(_)
             | Request::DecideTasks(_)
             | Request::SendMessage { .. }
-            | Request::CancelMessages { .. } => self.change(request).await,
+            | Request::CancelMessages { .. }
+            | Request::FreeRuns { .. } => self.change(request).await,
             Request::Status => {
                 let facts = Arc::clone(&self.facts);
                 let connected = self.hosts.bus.is_connected();
@@ -125,9 +126,11 @@ impl Requests for Answerer {
             Request::MakeNode { target, path, node } => {
                 stream::files::make(&self.hosts, target, path, node).await
             }
-            Request::Survey { targets, deep } => {
-                stream::house::survey(&self.hosts, &self.store, targets, deep, items).await
+            Request::Survey { targets, deep, added } => {
+                let looks = stream::house::Looks { deep, added };
+                stream::house::survey(&self.hosts, &self.store, targets, looks, items).await
             }
+
             Request::Free { host, items, older_ms, discard } => {
                 stream::house::free(&self.hosts, host, items, older_ms, discard).await
             }

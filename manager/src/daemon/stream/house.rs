@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use manager_core::OverRun;
 use protocol::api::{Item, Reply};
 use protocol::error::{ErrorCode, WireError};
-use protocol::house::{Freed, HouseItem, Unheard};
+use protocol::house::{Freed, Holding, HouseItem, Unheard};
 use protocol::ids::{AgentId, HostId};
 use protocol::order::{Answer, Discard, Question};
 use tokio::task::JoinSet;
@@ -20,8 +21,17 @@ use crate::store::Store;
 const SURVEY: Duration = Duration::from_secs(300);
 /// For a batch of [`BATCH`].
 const FREE: Duration = Duration::from_secs(120);
+/// Holdings of one item.
+const PIECE: usize = 100;
 /// Things that are taken away with one question.
 const BATCH: usize = 50;
+
+/// What is looked at beside sizes: whether each may go, and kinds that were added since.
+#[derive(Debug, Clone, Copy)]
+pub struct Looks {
+    pub deep: bool,
+    pub added: bool,
+}
 
 /// # Errors
 /// When a target is not found.
@@ -29,14 +39,21 @@ pub async fn survey(
     hosts: &Hosts,
     store: &Store,
     targets: Vec<String>,
-    deep: bool,
+    looks: Looks,
     items: Items,
 ) -> Result<Reply, WireError> {
     let whole = targets.is_empty();
     let wanted = hosts.driver.glance(move |glance| by_host(glance, &targets)).await??;
     let mut jobs: JoinSet<Result<(), Unheard>> = JoinSet::new();
     for (host, agents) in wanted {
-        jobs.spawn(survey_host(hosts.clone(), host, agents, deep, items.clone()));
+        jobs.spawn(survey_host(hosts.clone(), host, agents, looks, items.clone()));
+    }
+    if whole && looks.added {
+        let runs = hosts.driver.glance(|glance| glance.core.over_runs()).await?;
+        let held: Vec<Holding> = runs.into_iter().map(of_run).collect();
+        for piece in held.chunks(PIECE) {
+            items.send(&Item::OwnHoldings(piece.to_vec())).await?;
+        }
     }
     let mut unheard = Vec::new();
     while let Some(done) = jobs.join_next().await {
@@ -54,6 +71,12 @@ pub async fn survey(
         Vec::new()
     };
     Ok(Reply::Surveyed { streams, unheard })
+}
+
+fn of_run(run: OverRun) -> Holding {
+    let item = HouseItem::Run { run: run.id };
+    // Records are small and many of one stream: what one run takes of it cannot be told.
+    Holding { item, label: run.name, bytes: 0, since: run.ended_at, kept: run.kept }
 }
 
 /// The agents of each host; every host with none when none is named.
@@ -76,11 +99,11 @@ async fn survey_host(
     hosts: Hosts,
     host: HostId,
     agents: Vec<AgentId>,
-    deep: bool,
+    Looks { deep, added }: Looks,
     items: Items,
 ) -> Result<(), Unheard> {
     let asked = async {
-        let mut answers = hosts.ask(&host, Question::Survey { agents, deep }, Some(SURVEY)).await?;
+        let mut answers = hosts.ask(&host, Question::Survey { agents, deep, added }, Some(SURVEY)).await?;
         while let Some(answer) = answers.next().await? {
             if let Answer::Holdings(holdings) = answer {
                 items.send(&Item::Holdings { host: host.clone(), holdings }).await?;
@@ -110,7 +133,11 @@ pub async fn free(
                 | HouseItem::Transcript { .. }
                 | HouseItem::Outputs { .. }
                 | HouseItem::Base { .. }
-                | HouseItem::Ref { .. } => None,
+                | HouseItem::Ref { .. }
+                | HouseItem::Group { .. }
+                | HouseItem::Session { .. }
+                | HouseItem::Socket { .. }
+                | HouseItem::Run { .. } => None,
             };
             (item, kept)
         });

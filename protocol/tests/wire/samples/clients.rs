@@ -17,7 +17,8 @@ use protocol::task::{SubmitTask, Verdict};
 
 use super::agents::{changed_report, changed_spec, environment, least_spec, report, spec, unmet};
 use super::hosts::{
-    error, event, facts, file_changes, freed, holdings, house_items, resolved, restored, sides, snapshot,
+    added_holdings, error, event, facts, file_changes, freed, holdings, house_items, resolved, restored,
+    sides, snapshot,
 };
 use super::tasks::{least_task_spec, run_spec, run_view, task_spec, task_view};
 use super::{AT, agent_id, host, region, run_id, task_id, text, texts};
@@ -132,7 +133,9 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
             },
         ),
         ("events", Request::Events { since: Some(AT), follow: true, targets: targets(), after: None }),
-        ("survey", Request::Survey { targets: targets(), deep: true }),
+        ("survey", Request::Survey { targets: targets(), deep: true, added: false }),
+        ("survey-added", Request::Survey { targets: Vec::new(), deep: true, added: true }),
+        ("free-runs", Request::FreeRuns { key: key(), runs: vec![run_id()], older_ms: 604_800_000 }),
         (
             "free",
             Request::Free {
@@ -308,6 +311,7 @@ fn items() -> Vec<(&'static str, Item)> {
         ("changed", Item::Changed(file_changes())),
         ("file", Item::File { name: text("0001-x.patch"), bytes: b"hi\xff\n".to_vec() }),
         ("holdings", Item::Holdings { host: host(), holdings: holdings() }),
+        ("own-holdings", Item::OwnHoldings(added_holdings())),
     ]
 }
 

@@ -148,6 +148,19 @@ pub(crate) fn holdings() -> Vec<Holding> {
     holdings
 }
 
+/// Of kinds that were added since.
+pub(crate) fn added_holdings() -> Vec<Holding> {
+    let agent = agent_id();
+    let items = [
+        HouseItem::Group { agent },
+        HouseItem::Session { agent },
+        HouseItem::Socket { path: text("/s/00.sock") },
+        HouseItem::Run { run: run_id() },
+    ];
+    let of = |item| Holding { item, label: text("fix it"), bytes: 0, since: AT, kept: None };
+    items.into_iter().map(of).collect()
+}
+
 pub(crate) fn freed() -> Vec<Freed> {
     let kept = |n: usize| (n == 0).then(|| text("it is live"));
     house_items().into_iter().enumerate().map(|(n, item)| Freed { item, bytes: 12, kept: kept(n) }).collect()
@@ -209,7 +222,8 @@ fn questions() -> Vec<Sample> {
             Question::Compare { what: Compared::Workspace { agent }, form: CompareForm::Files },
         ),
         ("more", Question::More { talk: OrderId::from_parts(AT.0, 0xd), pieces: 8 }),
-        ("survey", Question::Survey { agents: vec![agent], deep: true }),
+        ("survey", Question::Survey { agents: vec![agent], deep: true, added: false }),
+        ("survey-added", Question::Survey { agents: Vec::new(), deep: true, added: true }),
         ("free", Question::Free { items: house_items(), older_ms: 604_800_000, discard: Discard::Keep }),
     ];
     all.into_iter().map(|(name, question)| Sample::of(format_args!("ask-{name}"), ask(question))).collect()
@@ -256,6 +270,7 @@ fn answers() -> Vec<Sample> {
         ("changed", Answer::Changed(file_changes())),
         ("file", Answer::File { name: text("0001-x.patch"), bytes: bytes() }),
         ("holdings", Answer::Holdings(holdings())),
+        ("holdings-added", Answer::Holdings(added_holdings())),
         ("freed", Answer::Freed(freed())),
     ];
     all.into_iter().map(|(name, answer)| Sample::of(format_args!("answer-{name}"), answer)).collect()

@@ -1,6 +1,8 @@
 //! What takes space is told, what nobody needs goes when asked, and nothing that holds work ever does.
 
-use phalanx_tests::install::{Install, Ran};
+use std::path::PathBuf;
+
+use phalanx_tests::install::{Install, Process, Ran, kill_and_wait};
 use phalanx_tests::scratch::Repo;
 use phalanx_tests::wait;
 use protocol::ids::AgentId;
@@ -179,6 +181,63 @@ fn bases_go_when_no_workspace_lies_on_them() {
     assert_eq!(look(), 0);
     create("two");
     assert_eq!(workspace_kind(&install, "two"), "overlay");
+}
+
+#[test]
+fn what_ended_agents_left_on_the_machine_goes_and_nothing_of_live_ones_or_of_others() {
+    let (install, other) = (Install::start(), Install::start());
+    other.create("theirs", &[], &["say", "done"]);
+    end(&other, "theirs");
+    install.create("live", &[], &["hang"]);
+    install.create("quick", &[], &["say", "done"]);
+    install.create("lost", &[], &["hang"]);
+    let [live, quick, lost] = ["live", "quick", "lost"].map(|name| install.agent(name).id);
+    for name in ["live", "lost"] {
+        install.agent_until(name, "has a session", |agent| agent.report().session.is_some());
+    }
+    kill_and_wait(install.shim_and_child(lost).0);
+    install.agent_until("lost", "ends", |agent| agent.ending().starts_with("CRASHED"));
+    let socket = install.agent_folder(lost).join("shim.sock");
+    assert!(socket.exists());
+    // As an older hostd left them.
+    let of_live = install.traces().cgroups.into_iter().filter(|group| group.ends_with(live.to_string()));
+    let groups: Vec<PathBuf> = of_live.map(|group| group.with_file_name(quick.to_string())).collect();
+    for group in &groups {
+        std::fs::create_dir_all(group.join("agent")).unwrap();
+        std::fs::create_dir_all(group.join("shim")).unwrap();
+    }
+    let theirs = other.traces();
+
+    let leftovers =
+        |extra: &[&str]| gc(&install, &[&["--older", "0", "--what", "leftovers"][..], extra].concat());
+    assert!(gc(&install, &["--dry-run", "--what", "leftovers"]).is_empty(), "nothing is a week old");
+    let planned = leftovers(&["--dry-run"]);
+    let sessions = outcomes(&planned, "session");
+    assert!(sessions.contains(&("lost".to_owned(), "would-go".to_owned())), "{planned:?}");
+    assert!(!sessions.iter().any(|(name, _)| name == "live"), "{planned:?}");
+    assert_eq!(outcomes(&planned, "socket"), pair(socket.to_str().unwrap(), "would-go"));
+    let expected = if groups.is_empty() { Vec::new() } else { pair("quick", "would-go") };
+    assert_eq!(outcomes(&planned, "cgroup"), expected);
+    assert!(socket.exists() && groups.iter().all(|group| group.exists()), "a look changes nothing");
+
+    let done = leftovers(&["--yes"]);
+    assert!(done.iter().all(|item| item["outcome"] == "gone"), "{done:?}");
+    assert!(leftovers(&["--dry-run"]).is_empty());
+    assert!(!socket.exists() && !groups.iter().any(|group| group.exists()));
+    assert!(install.agent_folder(lost).exists(), "it is no destroying");
+    let alive = install.agent("live");
+    assert_eq!(alive.phase.as_str(), "RUNNING");
+    let at = alive.report().session.clone().unwrap();
+    let socket = PathBuf::from(&at.folder).join(&at.socket);
+    let listed = std::process::Command::new("tmux")
+        .args(["-S", socket.to_str().unwrap(), "list-sessions", "-F", "#{session_id}"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&listed.stdout).trim(), at.session, "people still look at it");
+    let left = other.traces();
+    assert_eq!((left.cgroups, left.mounts), (theirs.cgroups, theirs.mounts));
+    let pids = |found: &[Process]| found.iter().map(|found| found.pid).collect::<Vec<_>>();
+    assert_eq!(pids(&left.processes), pids(&theirs.processes), "nothing of the other one is touched");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod fixture;
 mod hostile;
 mod many;
 mod merging;
+mod mounting;
 mod preparing;
 mod repository;
 mod snapshots;

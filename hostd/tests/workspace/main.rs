@@ -13,7 +13,6 @@ mod fixture;
 mod hostile;
 mod many;
 mod merging;
-mod mounting;
 mod preparing;
 mod repository;
 mod snapshots;

@@ -27,6 +27,7 @@ mod message;
 pub mod names;
 mod outbox;
 pub mod record;
+mod retain;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ pub use engine::Core;
 pub use input::Input;
 pub use merge::{MergeRecord, MergeStep, Recheck, Red};
 pub use record::{Quarantined, StoredRecord};
-pub use run::OverRun;
+pub use retain::OverRun;
 pub use run::caps::{Caps, check as check_cap};
 pub use run::placement::{Depth, Placement, Plan, Room, RunLoad, plan};
 pub use run::queue::{Demand, Queue, Ready};

@@ -1,7 +1,7 @@
 //! Runs and their tasks, with the indexes that keep one report from costing more than one task.
 //!
 //! `task` is the life of a task, `attempt` judges one try, `verify` checks a recorded commit, `retry` decides about
-//! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away, `retain` forgets what is over,
+//! the next try, `lease` says when a lost host has lost its attempt, `land` brings the branch in, `tidy` clears away,
 //! `dispatch` starts what `placement` plans from the `queue` within the `caps`, `inputs` is what a task gets of those before it.
 
 pub(crate) mod attempt;
@@ -12,7 +12,6 @@ mod land;
 pub(crate) mod lease;
 pub(crate) mod placement;
 pub(crate) mod queue;
-mod retain;
 mod retry;
 pub(crate) mod task;
 mod tidy;
@@ -27,7 +26,6 @@ use protocol::time::Timestamp;
 use crate::record::{Landing, Origin, RunRecord, TaskRecord};
 use caps::{CapSet, Caps};
 use queue::Queue;
-pub use retain::OverRun;
 
 use crate::merge::{Asking, MergeRecord};
 

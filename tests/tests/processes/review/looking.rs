@@ -104,7 +104,7 @@ fn the_unfinished_work_of_a_live_agent_is_told_and_left_as_it_is() {
     let agent = install.create(
         "live",
         &["--repo", repo.path.to_str().unwrap()],
-        &["write", "new.txt", "untracked", "sleep", "600"],
+        &["write", "new.txt", "untracked", "hang"],
     );
     let work = install
         .agent_until("live", "it has written", |agent| agent.workspace().join("new.txt").exists())

@@ -9,6 +9,7 @@ use protocol::api::{Item, MergeRun, Reply, Request, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
 use protocol::ids::{HostId, Name, RunId};
 use protocol::merge::{MergeOutcome, MergeRow, MergeState, MergeView};
+use protocol::task::{TaskState, TaskView};
 use protocol::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,11 +23,13 @@ use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say};
 use super::super::output::render::{Listed, Listing, list, value};
 use super::super::output::sanitise::{safe_json, safe_line};
-use super::super::run::list::named_or_latest;
+use super::super::run::list::{named_or_latest, whole};
 use super::decide::person;
 
 /// A manager that was restarted answers again within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Names of a line; the rest is counted.
+const NAMED: usize = 8;
 const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 pub fn run(context: &Context, args: &Merge) -> Result<u8, Failure> {
@@ -138,7 +141,7 @@ impl Told {
             let before = self.before.insert(name.clone(), row.outcome).unwrap_or(MergeOutcome::Waiting);
             if before != row.outcome {
                 let reason = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
-                say(&safe_line(&format!("{name} {}{reason}", row.outcome)));
+                say(&safe_line(&format!("{name} {}{reason}", outcome(row.outcome, view.dry_run))));
             }
         }
         if self.checking != view.checking {
@@ -150,7 +153,11 @@ impl Told {
     }
 }
 
-pub struct Row<'a>(&'a MergeRow);
+/// One task's work, and whether this was only looked at.
+pub struct Row<'a> {
+    of: &'a MergeRow,
+    dry_run: bool,
+}
 
 /// A merge, and what became of each task's work.
 #[derive(Serialize, JsonSchema)]
@@ -244,19 +251,19 @@ impl Listed for Row<'_> {
         Self: 'a;
 
     fn document(&self) -> &MergeRow {
-        self.0
+        self.of
     }
 
     fn name(&self) -> String {
-        self.0.name.to_string()
+        self.of.name.to_string()
     }
 
     fn cells(&self, wide: bool) -> Vec<String> {
-        let row = self.0;
+        let row = self.of;
         let short = |id: &str| id.chars().take(12).collect::<String>();
         let mut cells = vec![
             row.name.to_string(),
-            row.outcome.to_string(),
+            outcome(row.outcome, self.dry_run),
             row.merged.as_deref().map(short).unwrap_or_default(),
             row.reason.clone(),
         ];
@@ -272,7 +279,7 @@ impl Listed for Row<'_> {
 }
 
 fn show(context: &Context, view: &MergeView) -> Result<u8, Failure> {
-    let rows: Vec<Row<'_>> = view.rows.iter().map(Row).collect();
+    let rows: Vec<Row<'_>> = view.rows.iter().map(|of| Row { of, dry_run: view.dry_run }).collect();
     let mut out = Stdout::default();
     match &context.format {
         OutputFormat::Json => {
@@ -289,24 +296,52 @@ fn show(context: &Context, view: &MergeView) -> Result<u8, Failure> {
         return Err(if view.remedy.is_empty() { failure } else { failure.hint(view.remedy.clone()) });
     }
     if !context.quiet && !context.format.is_json() {
-        tell(view);
+        // Of no weight: without it the merge is told all the same.
+        let others = context.client().and_then(|mut client| whole(&mut client, &view.run.to_string()));
+        tell(view, &others.map(|(_, tasks)| tasks).unwrap_or_default());
     }
     Ok(code)
 }
 
-fn tell(view: &MergeView) {
+fn outcome(outcome: MergeOutcome, dry_run: bool) -> String {
+    match outcome {
+        MergeOutcome::Merged if dry_run => "would-merge".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What was done, and what of the run had no part in it.
+fn tell(view: &MergeView, others: &[TaskView]) {
     for row in view.rows.iter().filter(|row| row.outcome == MergeOutcome::Conflict) {
         let side = row.branch.as_deref().unwrap_or(&row.commit);
         for file in &row.files {
             say(&safe_line(&format!("  {}: {} against {side}", file.path, view.into)));
         }
     }
-    let taken = view.rows.iter().filter(|row| row.outcome.is_in()).count();
-    let total = view.rows.len();
+    let count = |is: fn(MergeOutcome) -> bool| view.rows.iter().filter(|row| is(row.outcome)).count();
+    let (taken, total) = (count(MergeOutcome::is_in), view.rows.len());
+    let already = count(|outcome| outcome == MergeOutcome::Already);
     let would = if view.dry_run { "would be " } else { "" };
     let at = view.to.as_deref().map(|id| id.chars().take(12).collect::<String>()).unwrap_or_default();
     let at = if taken == 0 || at.is_empty() { String::new() } else { format!(", at {at}") };
-    say(&safe_line(&format!("{taken} of {total} tasks {would}merged into {}{at}", view.into)));
+    let already = match already {
+        0 => String::new(),
+        all if all == total => " (all were there already)".to_owned(),
+        some => format!(" ({some} of them were there already)"),
+    };
+    say(&safe_line(&format!("{taken} of {total} tasks {would}merged into {}{at}{already}", view.into)));
+    for state in
+        [TaskState::Review, TaskState::Verifying, TaskState::Running, TaskState::Assigned, TaskState::Queued]
+    {
+        let names: Vec<&str> =
+            others.iter().filter(|task| task.state == state).map(|task| task.spec.name.as_str()).collect();
+        if !names.is_empty() {
+            let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+            let more = names.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            say(&safe_line(&format!("  not accepted yet: {named}{more} ({state})")));
+        }
+    }
 }
 
 /// 0 all merged, 7 some, 8 none, 5 refused.

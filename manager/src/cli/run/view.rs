@@ -167,8 +167,19 @@ impl TaskRow {
         let Some(begun) = self.view.attempts.first().map(|attempt| attempt.assigned_at) else {
             return String::new();
         };
-        human_duration(self.view.ended_at.unwrap_or(self.now).ms_since(begun))
+        human_duration(done_at(&self.view, self.now).ms_since(begun))
     }
+}
+
+/// Until when a task took. A person who looks at the work, and the merge of it, are no part of that.
+fn done_at(task: &TaskView, now: Timestamp) -> Timestamp {
+    let work_is_done = matches!(
+        task.state,
+        TaskState::Review | TaskState::Accepted | TaskState::Merged | TaskState::Rejected
+    );
+    let verified = |attempt: &Attempt| attempt.verification.as_ref()?.end.as_ref().map(|end| end.at);
+    let last = task.attempts.last().filter(|_| work_is_done);
+    last.and_then(|attempt| verified(attempt).max(attempt.ended_at)).or(task.ended_at).unwrap_or(now)
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -270,7 +281,7 @@ impl Listed for ReasonRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::ids::RunId;
+    use protocol::ids::{AgentId, RunId, TaskId};
     use protocol::task::RunSpec;
     use std::collections::BTreeMap;
 
@@ -296,6 +307,35 @@ mod tests {
         assert_eq!(exit_of(&run(&[("ACCEPTED", 2), ("MERGED", 1)])), 0);
         assert_eq!(exit_of(&run(&[("ACCEPTED", 2), ("FAILED", 1)])), 7);
         assert_eq!(exit_of(&run(&[("FAILED", 1), ("REVIEW", 1)])), 8);
+    }
+
+    #[test]
+    fn looking_at_work_and_merging_it_is_no_time_that_a_task_took() {
+        let task = |state: &str, ended_at: Option<u64>| -> TaskView {
+            let attempt = serde_json::json!({
+                "number": 1, "agent": AgentId::from_parts(1, 1), "host": "h", "assigned_at": 10, "ended_at": 50,
+                "verification": {
+                    "agent": AgentId::from_parts(1, 2), "commit": "c",
+                    "end": {"cause": "exited", "code": 0, "at": 70},
+                },
+            });
+            serde_json::from_value(serde_json::json!({
+                "id": TaskId::from_parts(1, 3), "run": RunId::from_parts(1, 1), "run_name": "r",
+                "spec": {"name": "t", "program": ["true"]}, "state": state, "attempts": [attempt],
+                "submitted_at": 5, "ended_at": ended_at,
+            }))
+            .unwrap()
+        };
+        let now = Timestamp(1_000);
+        for (state, ended_at, wanted) in [
+            ("REVIEW", None, 70),
+            ("ACCEPTED", Some(200), 70),
+            ("MERGED", Some(900), 70),
+            ("FAILED", Some(80), 80),
+            ("QUEUED", None, 1_000),
+        ] {
+            assert_eq!(done_at(&task(state, ended_at), now), Timestamp(wanted), "{state}");
+        }
     }
 
     #[test]

@@ -64,6 +64,10 @@ fn rejected_work_is_done_again_with_the_comment_and_lands_when_it_is_accepted() 
     wait::until(wait::LIMIT, "its branch is moved", moved, |now| *now != first);
     assert_eq!(repo.git(&["show", &format!("{branch}:said")]), "shorter");
 
+    // Who merges hears of what still waits for a person.
+    let dry = install.run(&["merge", "drafts", "--into", "all", "--dry-run"]).succeeded();
+    assert!(dry.stderr.contains("not accepted yet: other (REVIEW)"), "{}", dry.stderr);
+
     // For good, several at once, keys, and what cannot be.
     let json = ["reject", "other", "--final", "--key", "once", "-o", "json"];
     let once = install.run(&json).succeeded();

@@ -53,6 +53,7 @@ fn accepted_work_is_merged_verified_and_what_does_not_fit_is_left_out() {
     // First a look.
     let dry = install.run(&["merge", "work", "--into", "all", "--dry-run"]).ended_with(7);
     assert!(dry.stderr.contains("4 of 5 tasks would be merged"), "{}", dry.stderr);
+    assert!(dry.text().contains("would-merge") && !dry.text().contains(" merged "), "{}", dry.text());
     assert!(repo.refs().iter().all(|name| !name.ends_with("heads/all")));
     let ran = install.run(&["merge", "work", "--into", "all", "-o", "json"]).ended_with(7);
     let document: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
@@ -95,6 +96,11 @@ fn accepted_work_is_merged_verified_and_what_does_not_fit_is_left_out() {
     // What is merged is told as such, and can be brought into another branch too.
     let again = install.run(&["merge", "work", "--into", "all", "--task", "adds"]).succeeded();
     assert!(again.text().contains("already-there"), "{}", again.text());
+    assert!(
+        again.stderr.contains("1 of 1 tasks") && again.stderr.contains("were there already"),
+        "{}",
+        again.stderr
+    );
     install.run(&["merge", "work", "--into", "other", "--task", "adds"]).succeeded();
     assert_eq!(repo.git(&["show", "other:a.txt"]), "a");
     let _ = install.run(&["merge", "nobody"]).ended_with(3);

@@ -47,6 +47,8 @@ pub(super) async fn figures(
 fn one(machine: &Machine, agent: AgentId) -> Measured {
     let group = machine.cgroups.open(&agent.to_string());
     let stats = group.and_then(|group| group.stats()).unwrap_or_default();
+    // What a group that nothing is in has left is the kernel's, not the agent's.
+    let stats = if stats.pids == Some(0) { Default::default() } else { stats };
     let size = machine.sizes.known(agent);
     Measured {
         agent,

@@ -161,6 +161,9 @@ pub struct Collected {
     /// Commit on the side ref with what was not committed.
     #[serde(default)]
     pub uncommitted: Option<String>,
+    /// That side ref; none where the commit is the recorded one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncommitted_ref: Option<String>,
     /// Detached or on another branch than it was given.
     #[serde(default)]
     pub branch_drift: Option<String>,

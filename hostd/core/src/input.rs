@@ -242,15 +242,14 @@ pub enum TypedOutcome {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    Done,
+    Done {
+        /// What was brought home once more before, where there was anything.
+        collected: Option<Box<Collected>>,
+    },
     /// It would lose these.
-    Refused {
-        holds: Vec<String>,
-    },
+    Refused { holds: Vec<String> },
     /// Tried, and something is left; it is tried again.
-    Failed {
-        reason: String,
-    },
+    Failed { reason: String },
 }
 
 impl Input {

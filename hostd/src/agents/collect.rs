@@ -44,7 +44,7 @@ pub(super) async fn collect_now(
             CommitMode::Agent | CommitMode::Unknown => workspace::CommitMode::Agent,
         },
         recorded: record.collected.as_ref().and_then(|collected| collected.commit.clone()),
-        message: format!("Uncommitted work of {}", spec.name),
+        message: message(record),
         outputs: spec.outputs.clone(),
         outputs_dir: folder.join("outputs"),
         outputs_limit_bytes: OUTPUTS_LIMIT,
@@ -53,7 +53,24 @@ pub(super) async fn collect_now(
     machine.workspaces.collect(&folder, &wanted).await
 }
 
-fn to_report(record: &AgentRecord, collected: &workspace::Collected) -> Collected {
+/// Of the commit that is made of what was not committed. With `commit: auto` it lands on a branch, where people read it.
+fn message(record: &AgentRecord) -> String {
+    let spec = &record.spec;
+    let of = spec.task.as_ref().map_or_else(
+        || format!("Phalanx-Agent: {} ({})", spec.name, record.agent),
+        |task| format!("Phalanx-Task: {}/{}#{}", task.run_name, task.task_name, task.attempt),
+    );
+    match (spec.commit, &spec.task) {
+        (CommitMode::Auto, Some(task)) => {
+            format!("{}\n\nWhat the agent had left in its files at its end.\n\n{of}", task.task_name)
+        }
+        (CommitMode::Auto | CommitMode::Agent | CommitMode::Unknown, _) => {
+            format!("Uncommitted work of {}\n\n{of}", spec.name)
+        }
+    }
+}
+
+pub(super) fn to_report(record: &AgentRecord, collected: &workspace::Collected) -> Collected {
     let mut problems: Vec<String> = collected
         .output_problems
         .iter()
@@ -76,11 +93,14 @@ fn to_report(record: &AgentRecord, collected: &workspace::Collected) -> Collecte
     if !collected.in_progress.is_empty() {
         problems.push(format!("an operation of git is unfinished: {:?}", collected.in_progress));
     }
+    let aside =
+        collected.uncommitted.as_ref().filter(|rest| Some(&rest.ref_name) != collected.ref_name.as_ref());
     Collected {
         commit: collected.head_commit.clone(),
         base_commit: collected.base_commit.clone(),
         result_ref: collected.ref_name.clone(),
         uncommitted: collected.uncommitted.as_ref().map(|rest| rest.commit.clone()),
+        uncommitted_ref: aside.map(|rest| rest.ref_name.clone()),
         branch_drift: collected.branch_drift.clone(),
         files: collected.diff.files,
         insertions: collected.diff.insertions,

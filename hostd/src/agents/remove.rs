@@ -5,12 +5,12 @@ use std::time::Duration;
 use hostd_core::{AgentRecord, Input, Removal};
 use protocol::order::Discard;
 
-use super::collect::collect_now;
+use super::collect::{collect_now, to_report};
 use super::create::holds_no_work;
 use crate::bus::Shipment;
 use crate::machine::{Handle, Machine};
 use crate::sys::cgroup::CgroupError;
-use crate::workspace::OnlyCopy;
+use crate::workspace::{self, OnlyCopy};
 
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
@@ -26,11 +26,12 @@ pub async fn remove(machine: Handle, record: AgentRecord, discard: Discard) {
 
 async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) -> Result<Removal, String> {
     let folder = machine.folders.agent(record.agent);
-    if discard == Discard::Keep
-        && !holds_no_work(record)
-        && let Some(holds) = would_lose(machine, record).await
-    {
-        return Ok(Removal::Refused { holds });
+    let mut collected = None;
+    if discard == Discard::Keep && !holds_no_work(record) {
+        match bring_home(machine, record).await {
+            (_, Some(holds)) => return Ok(Removal::Refused { holds }),
+            (saved, None) => collected = saved.map(|saved| Box::new(to_report(record, &saved))),
+        }
     }
     if let Ok(tmux) = &machine.tmux {
         // A session that is left shows a dead pane; it keeps nothing else.
@@ -48,18 +49,22 @@ async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) ->
         .map_err(|error| crate::chain(&error))?;
     let folder = machine.folders.archived(agent);
     machine.shipper.tell(Shipment::Moved { agent, folder }).await;
-    Ok(Removal::Done)
+    Ok(Removal::Done { collected })
 }
 
-/// What only this workspace has. Unknown counts as held.
-async fn would_lose(machine: &Machine, record: &AgentRecord) -> Option<Vec<String>> {
+/// What could be saved elsewhere, and what only this workspace has then. Unknown counts as held.
+async fn bring_home(
+    machine: &Machine,
+    record: &AgentRecord,
+) -> (Option<workspace::Collected>, Option<Vec<String>>) {
     let folder = machine.folders.agent(record.agent);
     let saved = if record.spec.checkout.is_some() { collect_now(machine, record).await.ok() } else { None };
-    match machine.workspaces.holds_only_copy(&folder, saved.as_ref()).await {
+    let holds = match machine.workspaces.holds_only_copy(&folder, saved.as_ref()).await {
         OnlyCopy::No => None,
         OnlyCopy::Yes { what } => Some(what),
         OnlyCopy::Unknown(reason) => Some(vec![format!("what it holds cannot be told: {reason}")]),
-    }
+    };
+    (saved, holds)
 }
 
 async fn end_group(machine: &Handle, record: &AgentRecord) -> Result<(), String> {

@@ -63,6 +63,7 @@ pub(super) async fn launch(
     let failed = |error: String| WireError::new(ErrorCode::Failed, error);
     let (name, arguments) =
         program.split_first().ok_or_else(|| WireError::new(ErrorCode::Invalid, "no program was given"))?;
+    can_run_beside(record)?;
     let user = crate::agents::agent_user(record.spec.user.as_deref())
         .map_err(|error| failed(crate::chain(&error)))?;
     let mut variables =
@@ -91,6 +92,23 @@ pub(super) async fn launch(
         }
         _ => failed(format!("{name}: {error}")),
     })
+}
+
+/// What is ended has no limits for anything to run in.
+fn can_run_beside(record: &AgentRecord) -> Result<(), WireError> {
+    if record.removed {
+        return Err(WireError::new(
+            ErrorCode::Conflict,
+            "it is destroyed; only its transcript and its end are left",
+        ));
+    }
+    if record.end.is_some() {
+        let message = "it has ended: a program can be run only beside a running one";
+        let hint =
+            format!("phalanx start {0} goes on with it; phalanx file ls {0} shows its files", record.agent);
+        return Err(WireError::new(ErrorCode::Conflict, message).hint(hint));
+    }
+    Ok(())
 }
 
 /// A way back that nothing uses is forgotten by the bus: an empty piece now and then keeps it.

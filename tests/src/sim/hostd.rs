@@ -336,7 +336,7 @@ impl World {
                     folder.archived = true;
                     let lost = folder.only_copy.take();
                     self.removed(agent, live, lost);
-                    Removal::Done
+                    Removal::Done { collected: None }
                 };
                 let ms = self.dice.between(1, 50);
                 self.in_host(m, life, ms, HostEvent::Input(Box::new(Input::Removed { agent, outcome })));

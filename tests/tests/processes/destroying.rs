@@ -163,3 +163,41 @@ fn several_are_destroyed_only_with_a_yes() {
     assert!(ran.stderr.contains("--yes"), "{}", ran.stderr);
     assert_eq!(install.agents(&[]).len(), 2, "nothing was done");
 }
+
+/// Where the work is has to be said by who takes the workspace away, and be found later.
+#[test]
+fn who_destroys_an_agent_hears_where_its_work_is() {
+    let install = Install::start();
+    let repo = install.repo("repo");
+    let path = repo.path.to_str().unwrap().to_owned();
+    let agent = install.create("left", &["--repo", &path], &["write", "notes.txt", "half done", "hang"]);
+    let notes = agent.workspace().join("notes.txt");
+    wait::until(wait::LIMIT, "its file", || notes.exists(), |there| *there);
+    let said = install.run(&["destroy", "left"]).succeeded().text();
+    let kept = said.split_whitespace().find(|word| word.ends_with("-uncommitted)")).unwrap_or(&said);
+    let kept = kept.trim_end_matches(')');
+    assert_eq!(repo.git(&["show", &format!("{kept}:notes.txt")]), "half done", "{said}");
+
+    let shown = install.run(&["show", "left"]).succeeded().text();
+    assert!(shown.contains(&format!("kept as {kept}")), "{shown}");
+    assert!(!shown.contains("phalanx attach") && !shown.contains("workspace:"), "{shown}");
+
+    let again = install.run(&["destroy", "left"]).succeeded().text();
+    assert!(again.contains("before this") && again.contains(kept), "{again}");
+    let stopped = install.run(&["stop", "left"]).succeeded().text();
+    assert!(stopped.contains("it was destroyed before"), "{stopped}");
+    let beside = install.run(&["exec", "left", "--", "true"]).ended_with(125).stderr;
+    assert!(beside.contains("it is destroyed"), "{beside}");
+}
+
+#[test]
+fn a_program_beside_an_agent_that_has_ended_is_refused_with_what_helps() {
+    let install = Install::start();
+    let agent = install.create("over", &[], &["exit", "0"]);
+    install.agent_until("over", "ends", |agent| agent.ending() == "STOPPED exited code 0");
+    let ran = install.run(&["exec", "over", "--", "true"]).ended_with(125);
+    assert!(ran.stderr.contains("it has ended") && ran.stderr.contains("phalanx start"), "{}", ran.stderr);
+    let stopped = install.run(&["stop", "over"]).succeeded().text();
+    assert!(stopped.contains("it had ended before"), "{stopped}");
+    assert_eq!(install.agent("over").id, agent.id);
+}

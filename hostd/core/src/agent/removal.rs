@@ -1,5 +1,6 @@
 //! The removal of an ended agent: asked of the shell, refused where it would lose work, tried again where it failed.
 
+use protocol::agent::Role;
 use protocol::ids::Generation;
 use protocol::order::Discard;
 use protocol::time::Timestamp;
@@ -50,7 +51,13 @@ impl Agent {
         }
         self.remove_at = None;
         match outcome {
-            Removal::Done => {
+            Removal::Done { collected } => {
+                // What became of a task's attempt was decided by what was recorded at its end.
+                if let Some(collected) = collected
+                    && self.record.spec.role == Role::Own
+                {
+                    self.record.collected = Some(*collected);
+                }
                 self.stage = Stage::Destroyed;
                 self.record.removed = true;
                 self.trouble.clear();

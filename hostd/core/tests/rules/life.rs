@@ -6,11 +6,11 @@ use crate::host::{
     stop_within,
 };
 use hostd_core::{Effect, ExitCause, ExitSeen, Found, Input, Removal, Stage, Wanted};
-use protocol::agent::{AgentSpec, EndCause, Phase, StartStep};
+use protocol::agent::{AgentSpec, EndCause, Phase, Role, StartStep};
 use protocol::event::Fact;
 use protocol::ids::{Fencing, Incarnation};
 use protocol::order::Discard;
-use protocol::report::Life;
+use protocol::report::{Collected, Life};
 use protocol::time::Timestamp;
 
 // Which orders count
@@ -287,7 +287,7 @@ fn a_late_or_repeated_input_yields_nothing() {
         Input::Exited { agent: agent_id(1), exit: exit(1) },
         Input::StartFailed { agent: agent_id(1), step: StartStep::Exec, detail: String::new() },
         Input::SupervisorLost { agent: agent_id(1), launch: 1, detail: String::new() },
-        Input::Removed { agent: agent_id(1), outcome: Removal::Done },
+        Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } },
         Input::Collected { agent: agent_id(1), collected: Box::default() },
         Input::Ended { agent: agent_id(9), exit: exit(1) },
         Input::Tick,
@@ -326,6 +326,24 @@ fn a_later_record_that_cannot_be_saved_does_not_deny_a_start_under_way() {
 
 // Destroying
 
+/// Of an operator's own agent the report names what was brought home last; an attempt was judged by what it had at
+/// its end.
+#[test]
+fn what_a_removal_brought_home_is_reported_of_an_own_agent_only() {
+    for (role, named) in [(Role::Own, "late"), (Role::Attempt, "c1")] {
+        let mut bench = Bench::new();
+        bench.order(ensure(1, 1, AgentSpec { role, ..spec() }));
+        bench.started(1);
+        bench.give(Input::Ended { agent: agent_id(1), exit: exit(0) });
+        bench.collected(1);
+        bench.order(destroy(1, 2, Discard::Keep));
+        let late = Collected { commit: Some("late".into()), ..Collected::default() };
+        let outcome = Removal::Done { collected: Some(Box::new(late)) };
+        let told = report(&bench.give(Input::Removed { agent: agent_id(1), outcome }));
+        assert_eq!(told.collected.unwrap().commit.as_deref(), Some(named), "{role}");
+    }
+}
+
 #[test]
 fn destroy_stops_collects_removes_and_leaves_a_tombstone() {
     let mut bench = Bench::running();
@@ -333,7 +351,8 @@ fn destroy_stops_collects_removes_and_leaves_a_tombstone() {
     let effects = bench.give(Input::Ended { agent: agent_id(1), exit: killed(15) });
     assert!(kinds(&effects).contains(&"collect"));
     assert_eq!(kinds(&bench.collected(1)), ["save", "remove", "report"]);
-    let effects = bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done });
+    let effects =
+        bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
     assert_eq!(kinds(&effects), ["save", "report", "event"]);
     assert_eq!(report(&effects).life, Life::Destroyed);
     assert_eq!(report(&effects).phase, Phase::Stopped);
@@ -345,7 +364,7 @@ fn destroy_of_an_unknown_agent_leaves_a_tombstone() {
     let mut bench = Bench::new();
     let effects = bench.order(destroy(1, 2, Discard::Keep));
     assert_eq!(kinds(&effects), ["save", "remove", "report", "event"]);
-    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done });
+    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
     assert_eq!(bench.order(ensure(1, 1, spec())), vec![]);
     assert_eq!(bench.stage(1), Stage::Destroyed);
 }
@@ -362,7 +381,8 @@ fn destroy_is_refused_for_work_that_exists_nowhere_else_until_the_operator_disca
     assert!(matches!(bench.record(1).wanted, Wanted::Stopped { .. }), "no restart tries it again");
     let effects = bench.order(destroy(1, 3, Discard::Yes));
     assert!(effects.contains(&Effect::Remove { agent: agent_id(1), discard: Discard::Yes }));
-    let effects = bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done });
+    let effects =
+        bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
     assert!(report(&effects).holds.is_empty());
     let told = effects
         .iter()
@@ -388,7 +408,9 @@ fn a_removal_that_failed_is_tried_again_and_shown() {
     let told = report(&bench.give(Input::Removed { agent: agent_id(1), outcome: failed }));
     assert_eq!((told.reason.as_str(), told.degraded), ("busy", vec!["remove-failed".to_owned()]));
     assert_eq!(kinds(&bench.pass(10_000)), ["remove"]);
-    let told = report(&bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done }));
+    let told = report(
+        &bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } }),
+    );
     assert_eq!((told.life, told.degraded), (Life::Destroyed, vec![]));
     assert_eq!(bench.core.deadline(), None);
 }

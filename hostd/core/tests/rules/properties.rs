@@ -299,7 +299,7 @@ fn outcome((agent, launch): (AgentId, u32), kind: u8, detail: u8, now: Timestamp
             outcome: match detail {
                 0 => Removal::Refused { holds: vec!["work".into()] },
                 1 => Removal::Failed { reason: "busy".into() },
-                _ => Removal::Done,
+                _ => Removal::Done { collected: None },
             },
         },
         12 => Input::Degraded { agent, what: "no-cgroup", degraded: detail == 0 },

@@ -11,6 +11,7 @@ use protocol::time::Timestamp;
 use super::{Caller, check};
 use crate::Core;
 use crate::effect::{Effect, EnvironmentOwner};
+use crate::fleet::agent::Standing;
 use crate::names::Ids;
 use crate::record::{OpenTarget, Origin, RequestState};
 use crate::run::placement;
@@ -102,6 +103,11 @@ impl Core {
         let mut outcomes = Vec::with_capacity(targets.len());
         for target in targets {
             let found = self.find_agent(&target);
+            let note = found.as_ref().map_or("", |agent| match self.fleet.standing(*agent) {
+                Standing::Unheard | Standing::Live => "",
+                Standing::Ended => "it had ended before",
+                Standing::Gone => "it was destroyed before",
+            });
             if let Ok(agent) = &found {
                 self.want_stopped(*agent, grace_ms.map(|ms| ms.min(check::GRACE_MS_MAX)));
             }
@@ -109,7 +115,7 @@ impl Core {
                 target,
                 agent: found.as_ref().ok().copied(),
                 error: found.err(),
-                note: String::new(),
+                note: note.to_owned(),
             });
         }
         let reply = Reply::Outcomes(outcomes);
@@ -133,10 +139,12 @@ impl Core {
         let state = RequestState::Open { targets: targets.clone() };
         self.keep_request(now, (caller.key.clone(), caller.digest), state, true);
         let agents: Vec<AgentId> = targets.iter().filter_map(|target| target.found.clone().ok()).collect();
+        let before: Vec<AgentId> =
+            agents.iter().copied().filter(|agent| self.fleet.standing(*agent) == Standing::Gone).collect();
         for agent in agents {
             self.want_destroyed(agent, discard);
         }
-        self.await_destroy(now, caller.key, caller.reply_to, targets);
+        self.await_destroy(now, caller.key, caller.reply_to, targets, &before);
     }
 }
 

@@ -66,7 +66,7 @@ impl Core {
             }
             match known.state.clone() {
                 RequestState::Answered { reply } => self.out.reply(reply_to, Ok(reply)),
-                RequestState::Open { targets } => self.await_destroy(now, key, reply_to, targets),
+                RequestState::Open { targets } => self.await_destroy(now, key, reply_to, targets, &[]),
             }
             return;
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::api::{Outcome, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, RequestKey};
+use protocol::report::Report;
 use protocol::time::Timestamp;
 
 use crate::Core;
@@ -20,11 +21,14 @@ struct Kept {
     stored: bool,
 }
 
+/// What is to be said of one that is gone, or why it is not.
+type Decided = Result<String, WireError>;
+
 /// A `destroy` that clients wait for.
 #[derive(Clone, Debug, PartialEq)]
 struct Pending {
     reply_to: Vec<u64>,
-    targets: Vec<(OpenTarget, Option<Result<(), WireError>>)>,
+    targets: Vec<(OpenTarget, Option<Decided>)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -120,6 +124,7 @@ impl Core {
         key: RequestKey,
         reply_to: u64,
         targets: Vec<OpenTarget>,
+        before: &[AgentId],
     ) {
         if let Some(pending) = self.requests.pending.get_mut(&key) {
             pending.reply_to.push(reply_to);
@@ -129,7 +134,10 @@ impl Core {
         for target in targets {
             let outcome = match &target.found {
                 Err(error) => Some(Err(error.clone())),
-                Ok(agent) if self.fleet.standing(*agent) == Standing::Gone => Some(Ok(())),
+                Ok(agent) if self.fleet.standing(*agent) == Standing::Gone => {
+                    let kept = self.fleet.report(*agent).map(left_behind).unwrap_or_default();
+                    Some(Ok(if before.contains(agent) { said_before(kept) } else { kept }))
+                }
                 // Refused while nobody waited, maybe under the manager before this one.
                 Ok(agent) if self.fleet.desired(*agent).is_some_and(|desired| desired.kept) => {
                     let holds = self.fleet.report(*agent).map_or(&[][..], |report| &report.holds);
@@ -149,7 +157,11 @@ impl Core {
     }
 
     /// The host's report has decided about this agent.
-    pub(crate) fn decide_destroy(&mut self, agent: AgentId, outcome: &Result<(), WireError>) {
+    pub(crate) fn decide_destroy(&mut self, agent: AgentId, refusal: Option<&WireError>) {
+        let outcome = match refusal {
+            Some(refusal) => Err(refusal.clone()),
+            None => Ok(self.fleet.report(agent).map(left_behind).unwrap_or_default()),
+        };
         for key in self.requests.waiting.remove(&agent).unwrap_or_default() {
             if let Some(pending) = self.requests.pending.get_mut(&key) {
                 for (target, decided) in &mut pending.targets {
@@ -197,8 +209,8 @@ impl Core {
             .map(|(target, decided)| Outcome {
                 target: target.target,
                 agent: target.found.ok(),
+                note: decided.as_ref().and_then(|decided| decided.as_ref().ok()).cloned().unwrap_or_default(),
                 error: decided.and_then(Result::err),
-                note: String::new(),
             })
             .collect();
         // What is only not known yet is looked at again when the key comes back.
@@ -214,4 +226,22 @@ impl Core {
             self.out.reply(to, Ok(reply.clone()));
         }
     }
+}
+
+/// Where the work of a destroyed agent is.
+fn left_behind(report: &Report) -> String {
+    let Some(left) = &report.collected else { return String::new() };
+    let commits = left.result_ref.as_ref().filter(|_| left.commit != left.base_commit);
+    match (commits, &left.uncommitted_ref) {
+        (Some(commits), Some(rest)) => {
+            format!("its commits are kept as {commits}, what it did not commit as {rest}")
+        }
+        (Some(commits), None) => format!("its commits are kept as {commits}"),
+        (None, Some(rest)) => format!("what it did not commit is kept as {rest}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn said_before(kept: String) -> String {
+    if kept.is_empty() { "before this".to_owned() } else { format!("before this; {kept}") }
 }

@@ -56,7 +56,7 @@ impl Core {
     /// Someone who waits for the end of this agent hears of it; its values are forgotten.
     pub(crate) fn gone(&mut self, id: AgentId) {
         self.touch_task_of(id);
-        self.decide_destroy(id, &Ok(()));
+        self.decide_destroy(id, None);
         let own = self
             .fleet
             .desired(id)
@@ -70,7 +70,7 @@ impl Core {
         let Some(holds) = self.fleet.agent(id).and_then(|agent| agent.refusal()) else { return };
         let refusal = crate::client::refused_to_destroy(holds);
         self.keep_after_refusal(id);
-        self.decide_destroy(id, &Err(refusal));
+        self.decide_destroy(id, Some(&refusal));
     }
 
     fn observe_incarnation(&mut self, report: &Report) {

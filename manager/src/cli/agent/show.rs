@@ -1,6 +1,7 @@
 //! `show`: everything that is known of some agents.
 
 use protocol::api::{AgentView, Reply, Request};
+use protocol::report::{Collected, Life};
 
 use super::super::args::agent::Show;
 use super::super::context::{Context, unexpected};
@@ -65,6 +66,7 @@ fn describe(row: &AgentRow) -> String {
     let text = |value: Option<&String>| value.cloned().unwrap_or_default();
     let joined = |words: Option<&Vec<String>>| words.map(|words| words.join(", ")).unwrap_or_default();
     let limit = |value: Option<u64>, show: fn(u64) -> String| value.map(show).unwrap_or_default();
+    let is_destroyed = report.is_some_and(|report| report.life == Life::Destroyed);
     let isolated = spec.user.is_some();
     // What is in force; a wish that is not is among those not in force.
     let limits = report.map_or(&spec.limits, |report| &report.spec.limits);
@@ -117,15 +119,22 @@ fn describe(row: &AgentRow) -> String {
         ("time limit", limit(limits.time_ms, human_duration)),
         ("enforced", joined(report.map(|report| &report.enforced))),
         ("degraded", joined(report.map(|report| &report.degraded))),
-        ("memory", human_size(view.memory_bytes)),
+        ("memory", if row.end().is_some() { String::new() } else { human_size(view.memory_bytes) }),
         ("cpu time", human_duration(view.cpu_ms)),
-        ("workspace", workspace.map(|w| format!("{} ({})", w.path, w.kind)).unwrap_or_default()),
+        (
+            "workspace",
+            workspace
+                .filter(|_| !is_destroyed)
+                .map(|w| format!("{} ({})", w.path, w.kind))
+                .unwrap_or_default(),
+        ),
         ("repository", text(workspace.and_then(|w| w.repo.as_ref()))),
         ("base", text(workspace.and_then(|w| w.base_commit.as_ref()))),
         ("branch", text(workspace.and_then(|w| w.branch.as_ref()))),
         ("warnings", joined(workspace.map(|w| &w.warnings))),
         ("commit", text(collected.and_then(|c| c.commit.as_ref()))),
         ("kept as", text(collected.and_then(|c| c.result_ref.as_ref()))),
+        ("uncommitted", aside(collected)),
         ("holds", joined(report.map(|report| &report.holds))),
         (
             "transcript",
@@ -135,11 +144,18 @@ fn describe(row: &AgentRow) -> String {
         (
             "session",
             report
+                .filter(|_| !is_destroyed)
                 .and_then(|report| report.session.as_ref())
                 .map(|_| format!("phalanx attach {}", view.name))
                 .unwrap_or_default(),
         ),
     ])
+}
+
+/// Where that is which it did not commit.
+fn aside(collected: Option<&Collected>) -> String {
+    let place = collected.and_then(|c| c.uncommitted.as_ref().zip(c.uncommitted_ref.as_ref()));
+    place.map(|(commit, name)| format!("{commit}, kept as {name}")).unwrap_or_default()
 }
 
 /// Texts that wait to be typed, and why the first one does.

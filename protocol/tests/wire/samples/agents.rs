@@ -120,6 +120,7 @@ pub(crate) fn collected() -> Collected {
         base_commit: Some(text(BASE)),
         result_ref: Some(text("refs/phalanx/r/t/2")),
         uncommitted: Some("3".repeat(40)),
+        uncommitted_ref: None,
         branch_drift: Some(text("main")),
         files: 3,
         insertions: 120,

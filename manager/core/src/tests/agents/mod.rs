@@ -12,7 +12,7 @@ use protocol::error::ErrorCode;
 use protocol::ids::RequestKey;
 use protocol::ids::{Fencing, Incarnation, Seq};
 use protocol::order::{Command, Discard};
-use protocol::report::{DigestRow, Heartbeat};
+use protocol::report::{Collected, DigestRow, Heartbeat};
 use protocol::row::{AgentRow, RowFilter};
 
 use super::world::{World, collected, config, create, end, host_id, region};
@@ -223,6 +223,31 @@ fn a_host_that_holds_the_only_copy_of_work_refuses_and_the_agent_stays_stopped()
     assert_eq!(outcome(world.answer(reply).unwrap().unwrap()), None);
     assert_eq!(world.standing(agent), Standing::Gone);
     world.check_store();
+}
+
+#[test]
+fn who_destroys_hears_where_the_work_is_and_what_was_so_before() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    let note = |reply: Reply| {
+        let Reply::Outcomes(outcomes) = reply else { panic!("{reply:?}") };
+        outcomes[0].note.clone()
+    };
+    let left = Collected {
+        result_ref: Some(String::from("refs/phalanx/adhoc/a")),
+        uncommitted: Some(String::from("c2")),
+        uncommitted_ref: Some(String::from("refs/phalanx/adhoc/a-uncommitted")),
+        ..collected(Some("c1"))
+    };
+    world.finish(agent, end(EndCause::Exited, Some(0), world.now), left);
+    assert_eq!(note(world.stop("a")), "it had ended before");
+    let reply = world.destroy("a", Discard::Keep);
+    let said = note(world.answer(reply).unwrap().unwrap());
+    let place = "its commits are kept as refs/phalanx/adhoc/a, what it did not commit as refs/phalanx/adhoc/a-uncommitted";
+    assert_eq!(said, place);
+    assert_eq!(note(world.stop("a")), "it was destroyed before");
+    let reply = world.destroy("a", Discard::Keep);
+    assert_eq!(note(world.answer(reply).unwrap().unwrap()), format!("before this; {place}"));
 }
 
 #[test]

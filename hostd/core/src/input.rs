@@ -219,6 +219,8 @@ pub enum ExitCause {
     Program,
     TimeLimit,
     Lease,
+    /// Its supervisor was asked to end, as by a machine that goes down, and asked it too.
+    Supervisor,
     /// It was never executed.
     Start(StartStep),
 }
@@ -292,7 +294,8 @@ pub(crate) fn end_of(exit: &ExitSeen, stop_requested: bool) -> End {
         ExitCause::Start(step) => (EndCause::StartFailed, Some(step)),
         ExitCause::TimeLimit => (EndCause::TimeLimit, None),
         ExitCause::Lease => (EndCause::Lease, None),
-        ExitCause::Program if stop_requested => (EndCause::Requested, None),
+        ExitCause::Program | ExitCause::Supervisor if stop_requested => (EndCause::Requested, None),
+        ExitCause::Supervisor => (EndCause::SupervisorLost, None),
         ExitCause::Program if exit.out_of_memory && exit.signal == Some(9) => (EndCause::OutOfMemory, None),
         ExitCause::Program if exit.signal.is_some() => (EndCause::Signalled, None),
         ExitCause::Program => (EndCause::Exited, None),

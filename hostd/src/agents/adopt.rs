@@ -1,13 +1,13 @@
 //! What a new hostd finds of an agent that an earlier one made: only the folder and the cgroup are asked.
 //!
-//! In this order: a final exit record → ended; another boot → rebooted; a live shim → alive; a shim proven dead →
-//! its processes are ended first, then it is lost. What cannot be told is asked again until it can.
+//! In this order: a final exit record → ended, or rebooted where its machine went down; another boot → rebooted; a live
+//! shim → alive; a shim proven dead → its processes are ended first, then it is lost. What cannot be told is asked again until it can.
 
 use std::path::Path;
 use std::time::Duration;
 
 use hostd_core::{AgentRecord, Found, Input, StartFacts, Wanted};
-use protocol::shim::{ShimRecord, file};
+use protocol::shim::{EndCause, ExitRecord, ShimRecord, file};
 use protocol::time::Timestamp;
 
 use super::create::facts_of;
@@ -79,6 +79,11 @@ async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
     group.set_shim(process(shim.shim));
     let facts = Box::new(facts(machine, record, &shim, &group, &folder));
     let stats = stats_of(&group);
+    // The machine went down, and asked all processes to end before.
+    let by_shutdown = |exit: &ExitRecord| other_boot && exit.cause == EndCause::ShimTerminated;
+    if exit.as_ref().is_some_and(by_shutdown) {
+        return Ok((Found::Rebooted { facts }, None));
+    }
     if let Some(exit) = exit.as_ref().filter(|exit| exit.drained || other_boot) {
         return if other_boot || empty(&group, record.agent).await {
             Ok((Found::Ended { exit: exit_seen(exit, stats.as_ref()), facts }, None))

@@ -69,9 +69,10 @@ pub(super) fn exit_seen(record: &ExitRecord, stats: Option<&Stats>) -> ExitSeen 
         EndCause::WallTime => (ExitCause::TimeLimit, "its time limit was reached".to_owned()),
         EndCause::Lease => (ExitCause::Lease, "its lease was not renewed".to_owned()),
         EndCause::StartFailed(failure) => (ExitCause::Start(start_step(failure)), failure.message.clone()),
-        EndCause::ShimTerminated => {
-            (ExitCause::Program, "the machine or its supervisor was shut down".to_owned())
-        }
+        EndCause::ShimTerminated => (
+            ExitCause::Supervisor,
+            "its supervisor was asked to end, as by a machine that goes down".to_owned(),
+        ),
         EndCause::Exited | EndCause::Signalled | EndCause::Unknown => (ExitCause::Program, String::new()),
     };
     if let (true, Some(limit)) = (detail.is_empty(), record.descendants_ended_by) {

@@ -215,6 +215,7 @@ fn every_way_to_end_is_told_apart() {
         (child_oom, EndCause::Exited, Phase::Crashed),
         (ExitSeen { cause: ExitCause::TimeLimit, ..killed(9) }, EndCause::TimeLimit, Phase::Failed),
         (ExitSeen { cause: ExitCause::Lease, ..killed(9) }, EndCause::Lease, Phase::Failed),
+        (ExitSeen { cause: ExitCause::Supervisor, ..killed(15) }, EndCause::SupervisorLost, Phase::Crashed),
         (
             ExitSeen { cause: ExitCause::Start(StartStep::Exec), ..exit(126) },
             EndCause::StartFailed,

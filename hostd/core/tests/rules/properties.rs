@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
                 agent, kind, generation, fencing, flaw, grace_ms, form,
             }
         ),
-        10 => (0..3_u64, 0..22_u8, 0..4_u8)
+        10 => (0..3_u64, 0..22_u8, 0..5_u8)
             .prop_map(|(agent, kind, detail)| Step::Outcome { agent, kind, detail }),
         3 => (0..40_000_u64).prop_map(|ms| Step::Pass { ms }),
         1 => prop::collection::vec(0..7_u8, 3).prop_map(|found| Step::Restart { found }),
@@ -276,6 +276,7 @@ fn exit_of(detail: u8) -> ExitSeen {
         0 => exit(0),
         1 => killed(9),
         2 => ExitSeen { cause: ExitCause::Start(StartStep::Exec), ..exit(126) },
+        3 => ExitSeen { cause: ExitCause::Supervisor, ..exit(0) },
         _ => ExitSeen { cause: ExitCause::Lease, ..killed(9) },
     }
 }

@@ -14,11 +14,15 @@ use super::args::Global;
 use super::client::{Client, ClientError};
 use super::error::{Failure, exit};
 use super::output::format::OutputFormat;
+use super::output::pipe::say;
+use super::output::sanitise::safe_line;
 use crate::chain;
 use crate::config::layer::{Files, environment};
 use crate::config::{Settings, key};
+use crate::embedded::boot::start_in_unit;
 use crate::embedded::layout::Layout;
-use crate::embedded::start::{UpOptions, UpReport, ensure_up};
+use crate::embedded::lock;
+use crate::embedded::start::{UpOptions, UpOutcome, UpReport, ensure_up, is_up};
 
 /// A start may take this long on a slow machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -65,11 +69,30 @@ impl Context {
         Ok(Self { layout, format, quiet: global.quiet, settings, start: !global.no_start })
     }
 
-    /// Starts everything, unless it runs. What the operator stopped, no agent of it starts again.
-    pub fn up(&self) -> Result<UpReport, Failure> {
+    /// What the operator stopped, no agent of it starts again.
+    pub fn refuse_agents(&self) -> Result<(), Failure> {
         if is_of_agent(&self.layout, std::env::var_os("PHALANX_AGENT")) {
             let message = "this is an agent of this installation: agents start nothing";
             return Err(Failure::new(ErrorCode::Denied, message).hint("run it outside of the agent"));
+        }
+        Ok(())
+    }
+
+    /// Starts everything, unless it runs.
+    pub fn up(&self) -> Result<UpReport, Failure> {
+        self.refuse_agents()?;
+        let begun = Instant::now();
+        if self.nothing_runs() {
+            match start_in_unit(&self.layout) {
+                Ok(true) if is_up(&self.layout) => {
+                    return Ok(UpReport { outcome: UpOutcome::Started, took: begun.elapsed() });
+                }
+                Ok(_) => {}
+                // Tried without it below, which tells what is wrong, or works but for limits.
+                Err(error) => {
+                    say(&safe_line(&format!("warning: not started by its unit: {}", chain(&error))));
+                }
+            }
         }
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(ErrorCode::Failed, format!("cannot find this program: {error}")))?;
@@ -77,6 +100,11 @@ impl Context {
             vec![program.into(), "--home".into(), self.layout.home().into(), "supervise".into()];
         ensure_up(&self.layout, &UpOptions { supervise, limit: START_LIMIT })
             .map_err(|error| Failure::new(ErrorCode::Unavailable, chain(&error)).hint("phalanx doctor"))
+    }
+
+    /// Whether there is no supervisor either, which would bring back a manager that is not there.
+    fn nothing_runs(&self) -> bool {
+        !is_up(&self.layout) && lock::is_held(&self.layout.lock("supervisor")).is_ok_and(|held| !held)
     }
 
     /// A connection to the manager, which is started first where that is allowed.

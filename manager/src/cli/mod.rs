@@ -85,8 +85,8 @@ fn with_wrong_settings(command: &Command) -> WrongSettings {
 
 fn dispatch(context: &Context, command: Command) -> Result<u8, Failure> {
     match command {
-        Command::Up { install_nats } => system::start::up(context, install_nats),
-        Command::Down { stop_agents } => system::start::down(context, stop_agents),
+        Command::Up { enable, install_nats } => system::start::up(context, enable, install_nats),
+        Command::Down { disable, stop_agents } => system::start::down(context, disable, stop_agents),
         Command::Status => system::status::run(context),
         Command::Doctor => system::doctor::run(context),
         Command::Hosts => system::hosts::run(context),

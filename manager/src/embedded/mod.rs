@@ -6,6 +6,7 @@
 //! What goes over the bus is [`crate::store`]'s; what hostd does with its configuration is hostd's.
 
 pub mod atomic_file;
+pub mod boot;
 pub mod doctor;
 pub mod host_setup;
 pub mod layout;

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::boot::{self, AtBoot};
 use super::layout::Layout;
 use super::lock;
 use super::nats::port;
 use super::start::is_up;
 use super::supervisor::board::Status;
-use super::supervisor::component::{HOSTD, MANAGER, NATS};
+use super::supervisor::component::{HOSTD, MANAGER, NATS, current_program};
 
 /// The state of the parts of this installation.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
@@ -20,6 +21,8 @@ pub struct Facts {
     pub answering: bool,
     /// `phalanx down` was the last word.
     pub stopped_on_purpose: bool,
+    /// Whether it starts with the machine.
+    pub at_boot: AtBoot,
     pub bus_port: Option<u16>,
     pub parts: Vec<Part>,
     /// What the supervisor wrote last; may be old when it does not run.
@@ -54,6 +57,7 @@ pub fn facts(layout: &Layout) -> Facts {
         home: layout.home().to_path_buf(),
         answering: is_up(layout),
         stopped_on_purpose: layout.stopped_marker().exists(),
+        at_boot: boot::at_boot(layout, current_program().ok().as_deref()),
         bus_port: port::read(layout).ok().flatten(),
         parts: parts.collect(),
         supervisor_says: Status::read(&layout.status_file()),

@@ -8,6 +8,7 @@
 )]
 
 mod batch;
+mod boot;
 mod changes;
 mod crowd;
 mod destroying;

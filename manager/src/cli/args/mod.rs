@@ -91,15 +91,22 @@ pub struct Complete {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Start everything on this machine, once, in the background
-    #[command(before_help = "Examples:\n  phalanx up\n  phalanx up --install-nats")]
+    #[command(before_help = "Examples:\n  phalanx up\n  phalanx up --enable")]
     Up {
+        /// Also at every boot of this machine: by a systemd unit where there is systemd (of the system for root, else
+        /// yours), else by a line of cron
+        #[arg(long)]
+        enable: bool,
         /// Fetch the pinned nats-server first when there is none
         #[arg(long)]
         install_nats: bool,
     },
     /// Stop the manager, the bus and hostd; agents go on
-    #[command(before_help = "Examples:\n  phalanx down\n  phalanx down --stop-agents")]
+    #[command(before_help = "Examples:\n  phalanx down\n  phalanx down --stop-agents --disable")]
     Down {
+        /// Also no longer start at boot
+        #[arg(long)]
+        disable: bool,
         /// Also stop every agent, first
         #[arg(long)]
         stop_agents: bool,

@@ -1,5 +1,6 @@
 //! The commands about this machine and the fleet as a whole.
 
+mod boot;
 pub mod doctor;
 pub mod hosts;
 pub mod notify;

@@ -7,30 +7,40 @@ use super::super::context::Context;
 use super::super::error::{Failure, exit};
 use super::super::output::pipe::{Stdout, say};
 use super::super::output::sanitise::safe_line;
+use super::boot;
 use crate::chain;
 use crate::embedded::nats::install::install;
 use crate::embedded::start::UpOutcome;
 use crate::embedded::stop;
 
-pub fn up(context: &Context, install_nats: bool) -> Result<u8, Failure> {
+pub fn up(context: &Context, enable: bool, install_nats: bool) -> Result<u8, Failure> {
+    context.refuse_agents()?;
     if install_nats {
         let binary = install(&context.layout)
             .map_err(|error| Failure::new(ErrorCode::Failed, chain(&error)).hint("phalanx doctor"))?;
         say(&safe_line(&format!("nats-server is {}", binary.path.display())));
     }
-    let report = context.up()?;
     let mut out = Stdout::default();
+    let enabled = enable.then(|| boot::enable(context)).transpose()?;
+    let report = context.up().inspect_err(|_| {
+        if let Some(enabled) = &enabled {
+            enabled.withdraw(context);
+        }
+    })?;
     if !context.quiet {
         out.line(&match report.outcome {
             UpOutcome::AlreadyUp => "everything was up already".to_owned(),
             UpOutcome::Started => format!("up after {} ms", report.took.as_millis()),
         })?;
     }
+    if let Some(enabled) = &enabled {
+        enabled.tell(context, &mut out)?;
+    }
     out.done()?;
     Ok(exit::OK)
 }
 
-pub fn down(context: &Context, stop_agents: bool) -> Result<u8, Failure> {
+pub fn down(context: &Context, disable: bool, stop_agents: bool) -> Result<u8, Failure> {
     let mut out = Stdout::default();
     if stop_agents {
         // Agents may live although the manager does not run: it is brought up to end them.
@@ -47,6 +57,11 @@ pub fn down(context: &Context, stop_agents: bool) -> Result<u8, Failure> {
             true => "nothing was running".to_owned(),
             false => format!("stopped {}{goes_on}", names.join(", ")),
         }))?;
+    }
+    if disable {
+        boot::disable(context, &mut out)?;
+    } else {
+        boot::will_start(context, &mut out)?;
     }
     out.done()?;
     Ok(exit::OK)

@@ -13,6 +13,7 @@ use super::super::output::render::{List, value};
 use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::output::table::details;
 use super::super::output::when::{age, now};
+use super::boot;
 use crate::config::Settings;
 use crate::embedded::status::{Facts, PartState, facts};
 use crate::notify::ledger;
@@ -64,6 +65,7 @@ fn local(facts: &Facts, folder: &std::path::Path) -> String {
         };
         text.push_str(&format!("{}: {}\n", part.name, safe_line(&state)));
     }
+    text.push_str(&boot::describe(&facts.at_boot));
     if let Some(failure) = facts.supervisor_says.as_ref().and_then(|status| status.failure.as_ref()) {
         text.push_str(&format!("last failure: {}: {}\n", failure.component, safe_line(&failure.cause)));
     }

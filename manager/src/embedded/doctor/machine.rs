@@ -11,7 +11,9 @@ use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::Finding;
 use crate::config::{Settings, key};
+use crate::embedded::boot::{self, AtBoot};
 use crate::embedded::layout::Layout;
+use crate::embedded::supervisor::component::current_program;
 use crate::notify::ledger;
 
 const DISK_LEAST_MB: u64 = 2048;
@@ -271,6 +273,21 @@ pub(super) fn notifications(layout: &Layout) -> Finding {
         (0, _) => Finding::ok("nobody is notified: there is no [[notify]] in the settings"),
         (count, true) => Finding::ok(format!("{count} hook(s)")),
         (_, false) => Finding::warn(failing.join("; "), remedy),
+    }
+}
+
+pub(super) fn boot(layout: &Layout) -> Finding {
+    match boot::at_boot(layout, current_program().ok().as_deref()) {
+        // Nobody has asked for it.
+        AtBoot::NotEnabled => Finding::ok("not started at boot; enable it with: phalanx up --enable"),
+        AtBoot::Unknown { why } => Finding::unknown(why),
+        AtBoot::Enabled { entries } => {
+            let words: Vec<String> = entries.iter().map(ToString::to_string).collect();
+            let lacks: Vec<&str> =
+                entries.iter().map(|entry| entry.lacks.as_str()).filter(|lacks| !lacks.is_empty()).collect();
+            let found = format!("started by {}", words.join(" and "));
+            if lacks.is_empty() { Finding::ok(found) } else { Finding::warn(found, lacks.join("; ")) }
+        }
     }
 }
 

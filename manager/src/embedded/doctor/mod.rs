@@ -60,7 +60,7 @@ impl Finding {
 
 type Probe = fn(&Layout) -> Finding;
 
-const PROBES: [(&str, Probe); 17] = [
+const PROBES: [(&str, Probe); 18] = [
     ("home", machine::home),
     ("tmux", programs::tmux),
     ("git", programs::git),
@@ -77,6 +77,7 @@ const PROBES: [(&str, Probe); 17] = [
     ("terminals", machine::terminals),
     ("inotify", machine::inotify),
     ("clock", machine::clock),
+    ("boot", machine::boot),
     ("notifications", machine::notifications),
 ];
 

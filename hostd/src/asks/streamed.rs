@@ -236,3 +236,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A map of handles is right after a panic elsewhere.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who heard no answer sends a piece again, maybe with more; what came before it comes first.
+    #[tokio::test]
+    async fn input_that_comes_again_is_taken_once_and_none_is_taken_out_of_turn() {
+        let mut child =
+            tokio::process::Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut given, mut taken) = (child.stdin.take(), 0);
+        for (offset, bytes, last, wanted, open) in [
+            (0, "abc", false, 3, true),
+            (0, "abc", false, 3, true),
+            (0, "abcde", false, 5, true),
+            (9, "never", false, 5, true),
+            (9, "never", true, 5, true),
+            (4, "efg", true, 7, false),
+            (7, "late", false, 7, false),
+        ] {
+            let input = ExecInput { offset, bytes: bytes.as_bytes().to_vec(), last };
+            assert_eq!(take(&mut given, &mut taken, &input).await, open, "{offset} {bytes}");
+            assert_eq!(taken, wanted, "{offset} {bytes}");
+        }
+        assert_eq!(child.wait_with_output().await.unwrap().stdout, b"abcdefg");
+    }
+}

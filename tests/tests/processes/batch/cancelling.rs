@@ -14,7 +14,7 @@ fn submit(install: &Install, name: &str, tasks: &str) {
 #[test]
 fn a_cancelled_task_takes_its_tree_with_it_and_leaves_the_others() {
     let install = Install::start();
-    let tasks = "  - {name: root, command: ['@FAKE@', sleep, '600']}\n  \
+    let tasks = "  - {name: root, command: ['@FAKE@', hang]}\n  \
                  - {name: child, command: 'true', depends_on: root}\n  \
                  - {name: leaf, command: 'true', depends_on: child}\n  \
                  - {name: other, command: 'true'}\n";
@@ -54,7 +54,7 @@ fn what_an_attempt_did_before_it_was_cancelled_is_kept_also_in_review() {
     let repo = install.repo("repo");
     let at = repo.path.display();
     let tasks = format!(
-        "  - {{name: busy, repo: '{at}', command: ['@FAKE@', write, half.txt, half, sleep, '600']}}\n  \
+        "  - {{name: busy, repo: '{at}', command: ['@FAKE@', write, half.txt, half, hang]}}\n  \
            - {{name: done, repo: '{at}', accept: review, command: ['@FAKE@', write, whole.txt, whole]}}\n"
     );
     submit(&install, "kept", &tasks);

@@ -90,7 +90,7 @@ fn who_waits_for_its_base_says_so_and_can_be_cancelled() {
         reasons.iter().any(|reason| reason.why.contains("preparing its base"))
     });
     // Others are started meanwhile.
-    install.create("other", &[], &["sleep", "600"]);
+    install.create("other", &[], &["hang"]);
     let pids = || install.lines("pid");
     let pid: u32 = wait::until(wait::LIMIT, "it runs", pids, |pids| pids.len() == 1)[0].parse().unwrap();
     install.run(&["cancel", "slow"]).succeeded();

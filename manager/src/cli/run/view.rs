@@ -321,8 +321,8 @@ mod tests {
             });
             serde_json::from_value(serde_json::json!({
                 "id": TaskId::from_parts(1, 3), "run": RunId::from_parts(1, 1), "run_name": "r",
-                "spec": {"name": "t", "program": ["true"]}, "state": state, "attempts": [attempt],
-                "submitted_at": 5, "ended_at": ended_at,
+                "spec": {"name": "t", "program": ["true"], "grace_ms": 1, "accept": "exit", "commit": "auto"},
+                "state": state, "attempts": [attempt], "submitted_at": 5, "ended_at": ended_at,
             }))
             .unwrap()
         };

@@ -83,6 +83,13 @@ impl GitDir {
         Ok(())
     }
 
+    /// Files are taken byte for byte, whatever a `.gitattributes` says: this file comes before all of them.
+    pub(crate) fn take_bytes_as_they_are(&self) -> Result<()> {
+        let attributes = self.path.join("info/attributes");
+        std::fs::write(&attributes, "* -text -ident -filter -working-tree-encoding\n")
+            .at("written", &attributes)
+    }
+
     /// These lines, beside what was taken.
     pub(crate) fn exclude(&self, lines: &[String]) -> Result<()> {
         exclude(&self.path, lines)

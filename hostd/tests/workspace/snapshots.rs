@@ -153,3 +153,39 @@ async fn many_snapshots_at_once_each_have_a_number() {
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
 }
+
+/// Line ends, keywords and filters of a `.gitattributes` that nobody committed are not applied to what is the only copy.
+#[tokio::test]
+async fn bytes_are_kept_as_they_are_whatever_rules_an_agent_left_beside_them() {
+    for (kind, rules) in [
+        (Wanted::Overlay, ".gitattributes"),
+        (Wanted::Clone, ".gitattributes"),
+        (Wanted::Overlay, "deep/.gitattributes"),
+    ] {
+        let fixture = Fixture::new().await;
+        fixture.write("deep/tracked.txt", "one\n");
+        fixture.git(&["add", "-A"]);
+        fixture.git(&["commit", "-qm", "more"]);
+        let (agent, workspace) = fixture.prepare("a", kind).await;
+        let work = &workspace.path;
+        write(work, rules, "*.txt text eol=lf\n*.txt ident\n");
+        write(work, "deep/new.txt", "q\r\n$Id: mine$\r\n");
+        write(work, "deep/tracked.txt", "one\r\n");
+        let tracked = std::fs::File::options().write(true).open(work.join("deep/tracked.txt")).unwrap();
+        tracked.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(60)).unwrap();
+        // As an agent that looks at its own work does: its index takes the files for unchanged.
+        let _ = git(work, &["update-index", "-q", "--refresh"]);
+        let collected = fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap();
+        let commit = collected.uncommitted.unwrap().commit;
+        for (file, wanted) in [("deep/new.txt", "q\r\n$Id: mine$\r\n"), ("deep/tracked.txt", "one\r\n")] {
+            let show = ["cat-file", "-p", &format!("{commit}:{file}")];
+            let shown =
+                std::process::Command::new("git").args(show).current_dir(&fixture.repo).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&shown.stdout), wanted, "{rules} {file}");
+        }
+        let snapshot = fixture.workspaces.snapshot(&agent, "a", false).await.unwrap();
+        std::fs::remove_file(work.join("deep/new.txt")).unwrap();
+        fixture.workspaces.restore(&agent, "a", snapshot.number).await.unwrap();
+        assert_eq!(std::fs::read(work.join("deep/new.txt")).unwrap(), b"q\r\n$Id: mine$\r\n", "{rules}");
+    }
+}

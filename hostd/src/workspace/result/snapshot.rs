@@ -65,10 +65,16 @@ impl View {
             view.scratch.take_index(&found.git_dir)? && (is_bases || view.unhide(git, folders).await?);
         if !usable {
             // No index, or a broken one: compare the files with HEAD instead.
-            let _ = std::fs::remove_file(view.scratch.index());
-            view.call(git, folders, "read HEAD's files").args(["read-tree", "HEAD"]).ok().await?;
+            view.index_of_head(git, folders).await?;
         }
         Ok(view)
+    }
+
+    /// Knows nothing of the files: each is read.
+    async fn index_of_head(&self, git: &Git, folders: &Folders) -> Result<()> {
+        let _ = std::fs::remove_file(self.scratch.index());
+        self.call(git, folders, "read HEAD's files").args(["read-tree", "HEAD"]).ok().await?;
+        Ok(())
     }
 
     pub(super) fn call<'a>(&self, git: &'a Git, folders: &Folders, operation: &'static str) -> Call<'a> {
@@ -107,13 +113,13 @@ impl View {
 
     /// None when the work tree and the index are as HEAD says.
     pub(crate) async fn changes(&self, git: &Git, folders: &Folders) -> Result<Option<Changes>> {
-        let listed = self
-            .call(git, folders, "look for uncommitted work")
-            .args(["status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"])
-            // A dirty submodule would be looked into by a git process under its own configuration.
-            .args(["--ignore-submodules=dirty"])
-            .ok()
-            .await?;
+        let mut listed = self.status(git, folders).await?;
+        // Rules that are as new as the files may not decide which of their bytes are kept: this is the only copy.
+        if listed.split(|&b| b == 0).any(is_of_attributes) {
+            self.scratch.take_bytes_as_they_are()?;
+            self.index_of_head(git, folders).await?;
+            listed = self.status(git, folders).await?;
+        }
         let mut changes = Changes::default();
         for entry in listed.split(|&b| b == 0) {
             let [staged, unstaged, b' ', path @ ..] = entry else { continue };
@@ -131,6 +137,15 @@ impl View {
             }
         }
         Ok((changes.files > 0 || !changes.not_saved.is_empty()).then_some(changes))
+    }
+
+    async fn status(&self, git: &Git, folders: &Folders) -> Result<Vec<u8>> {
+        self.call(git, folders, "look for uncommitted work")
+            .args(["status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"])
+            // A dirty submodule would be looked into by a git process under its own configuration.
+            .args(["--ignore-submodules=dirty"])
+            .ok()
+            .await
     }
 
     /// The tree of all that is there now.
@@ -181,4 +196,9 @@ impl View {
 fn exists(work: &Path, path: &[u8]) -> bool {
     use std::os::unix::ffi::OsStrExt;
     work.join(std::ffi::OsStr::from_bytes(path)).symlink_metadata().is_ok()
+}
+
+/// An entry of `status` whose file says how others are to be changed on their way into a commit.
+fn is_of_attributes(entry: &[u8]) -> bool {
+    entry.get(3..).is_some_and(|path| path == b".gitattributes" || path.ends_with(b"/.gitattributes"))
 }

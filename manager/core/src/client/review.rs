@@ -4,7 +4,7 @@
 
 use protocol::api::{COMMENT_LIMIT, DecideTasks, Outcome, PROMPT_LIMIT, Reply};
 use protocol::error::{ErrorCode, WireError};
-use protocol::ids::TaskId;
+use protocol::ids::{Name, TaskId};
 use protocol::task::{Accept, Decision, TaskState, Verdict};
 use protocol::time::Timestamp;
 
@@ -102,7 +102,7 @@ impl Core {
             {
                 conflict(String::from("the task is being merged"))
             }
-            (TaskState::Accepted, Verdict::Rejected | Verdict::RejectedForGood) => Ok(()),
+            (TaskState::Accepted, Verdict::Rejected | Verdict::RejectedForGood) => self.nothing_stands_on(id),
             (TaskState::Queued | TaskState::Assigned | TaskState::Running | TaskState::Verifying, _) => {
                 let message = format!("the task is {}: its work is not finished", record.state);
                 Err(WireError::new(ErrorCode::Conflict, message).hint("phalanx why shows what it waits for"))
@@ -117,6 +117,35 @@ impl Core {
                 _,
             ) => conflict(format!("the task is {state}")),
         }
+    }
+
+    /// What began with this work holds it, or was made of it: taken back here it would come in by the other.
+    fn nothing_stands_on(&self, id: TaskId) -> Result<(), WireError> {
+        let stands = |child: &TaskId| {
+            let task = self.work.task(*child)?;
+            let follows = task.record.spec.depends_on.iter().any(|name| self.is_called(id, name));
+            let is_taken = match task.record.state {
+                TaskState::Assigned
+                | TaskState::Running
+                | TaskState::Verifying
+                | TaskState::Review
+                | TaskState::Accepted
+                | TaskState::Merged
+                | TaskState::Unknown => true,
+                TaskState::Queued | TaskState::Rejected | TaskState::Failed | TaskState::Cancelled => false,
+            };
+            (follows && is_taken).then(|| task.record.spec.name.to_string())
+        };
+        let children = self.work.task(id).map(|task| task.children.clone()).unwrap_or_default();
+        let names: Vec<String> = children.iter().filter_map(stands).collect();
+        let Some(first) = names.first() else { return Ok(()) };
+        let message = format!("other tasks began with its work: {}", names.join(", "));
+        let hint = format!("take those back first: phalanx reject {first}, or phalanx cancel {first}");
+        Err(WireError::new(ErrorCode::Conflict, message).hint(hint))
+    }
+
+    fn is_called(&self, id: TaskId, name: &Name) -> bool {
+        self.work.task(id).is_some_and(|task| task.record.spec.name == *name)
     }
 
     /// Work that is neither to be tried again nor brought in needs no values any more.

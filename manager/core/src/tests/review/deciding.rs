@@ -54,6 +54,34 @@ fn accepted_work_lands_and_says_who_accepted_it() {
     world.check_store();
 }
 
+/// It would come in by what was made of it.
+#[test]
+fn accepted_work_that_another_task_began_with_is_not_taken_back_alone() {
+    let mut world = World::new();
+    let child = TaskSpec { depends_on: vec!["a".parse().unwrap()], ..reviewed("b") };
+    let run = world.submit(run_spec("r"), vec![reviewed("a"), child]).unwrap();
+    let agent = world.at_work(run, "a");
+    world.exit(agent, 0);
+    decide(&mut world, "a", Verdict::Accepted, "").unwrap();
+    let child = world.at_work(run, "b");
+    let refused = |world: &mut World| {
+        for verdict in [Verdict::Rejected, Verdict::RejectedForGood] {
+            let error = decide(world, "a", verdict, "").unwrap_err();
+            assert_eq!(error.code, ErrorCode::Conflict);
+            assert!(error.message.ends_with("began with its work: b"), "{}", error.message);
+        }
+        assert_eq!(world.state(run, "a"), TaskState::Accepted);
+    };
+    refused(&mut world);
+    world.exit(child, 0);
+    refused(&mut world);
+    decide(&mut world, "b", Verdict::Accepted, "").unwrap();
+    refused(&mut world);
+    decide(&mut world, "b", Verdict::RejectedForGood, "").unwrap();
+    decide(&mut world, "a", Verdict::RejectedForGood, "").unwrap();
+    assert_eq!(world.state(run, "a"), TaskState::Rejected);
+}
+
 #[test]
 fn a_rejection_grants_exactly_one_start_which_gets_the_comment() {
     let mut world = World::new();

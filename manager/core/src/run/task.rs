@@ -75,7 +75,10 @@ impl Core {
         self.change_task(id, |record| {
             record.state = state;
             record.reason.clone_from(&reason);
-            record.ended_at = state.is_final().then_some(now);
+            // Its work was over when it was accepted; a merge is something that is done with it.
+            if state != TaskState::Merged || record.ended_at.is_none() {
+                record.ended_at = state.is_final().then_some(now);
+            }
         });
         self.work.count_move(id, from, state);
         if state != TaskState::Queued {

@@ -120,12 +120,15 @@ fn dependencies_are_merged_first_and_the_branch_is_moved_from_where_it_was() {
     let Question::Advance { commit, from, .. } = last(&world).1 else { panic!() };
     assert_eq!((commit.as_str(), from.as_deref()), (SECOND, Some(TIP)));
     assert_eq!(world.state(run, "child"), TaskState::Accepted, "not before the branch has it");
+    let was_over = world.task(run, "child").ended_at;
+    world.pass(60_000);
     answer(&mut world, Answer::Landed { branch: String::from("main"), commit });
     let view = world.core.merge_view(run).unwrap();
     assert_eq!((view.state, view.to.as_deref()), (MergeState::Done, Some(SECOND)));
     for name in ["parent", "child"] {
         assert_eq!(world.state(run, name), TaskState::Merged);
     }
+    assert_eq!(world.task(run, "child").ended_at, was_over, "its work was over before");
     world.check_store();
     // Again it changes nothing: the host says what is there.
     merge(&mut world, run).unwrap();

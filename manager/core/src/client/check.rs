@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use protocol::agent::{AgentSpec, Blob, CheckoutKind, CommitMode, ResourceLimits};
 use protocol::api::{Change, PROMPT_LIMIT};
 use protocol::error::WireError;
-use protocol::ids::Name;
+use protocol::ids::{AgentId, Name};
 use protocol::task::{Accept, FailureClass, RunSpec, SubmitTask, TaskSpec};
 
 use super::invalid;
@@ -22,6 +22,11 @@ const RETRIES_MAX: u32 = 1_000;
 const SCRIPT_BYTES_MAX: usize = 100_000;
 const PROBLEMS_SHOWN: usize = 20;
 
+/// Who is asked for by such a name is looked for among the ids first.
+pub(super) fn is_shaped_like_an_id(name: &Name) -> bool {
+    name.as_str().parse::<AgentId>().is_ok()
+}
+
 /// The fields of one thing, and what is wrong with them.
 struct Fields<'a> {
     owner: &'a str,
@@ -31,6 +36,12 @@ struct Fields<'a> {
 impl Fields<'_> {
     fn wrong(&mut self, field: &str, why: impl std::fmt::Display) {
         self.problems.push(format!("{}: {field}: {why}", self.owner));
+    }
+
+    fn name(&mut self, name: &Name) {
+        if is_shaped_like_an_id(name) {
+            self.wrong("name", "it has the shape of an id, and would be taken for one; choose another");
+        }
     }
 
     fn program(&mut self, field: &str, program: &[String]) {
@@ -156,6 +167,7 @@ pub(super) fn agent(spec: &AgentSpec) -> Result<(), WireError> {
     let mut problems = Vec::new();
     let owner = format!("agent {:?}", spec.name);
     let mut fields = Fields { owner: &owner, problems: &mut problems };
+    fields.name(&spec.name);
     fields.program("program", &spec.program);
     fields.limits(&spec.limits);
     fields.grace(spec.grace_ms);
@@ -178,6 +190,7 @@ pub(super) fn run(run: &RunSpec, tasks: &[SubmitTask], tasks_max: usize) -> Resu
     let mut problems = Vec::new();
     let owner = format!("run {:?}", run.name);
     let mut fields = Fields { owner: &owner, problems: &mut problems };
+    fields.name(&run.name);
     if run.max_parallel == Some(0) {
         fields.wrong("max_parallel", "with 0 nothing would ever start");
     }
@@ -221,6 +234,7 @@ fn each(tasks: &[SubmitTask], problems: &mut Vec<String>) {
 }
 
 fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
+    fields.name(&spec.name);
     fields.program("program", &spec.program);
     fields.limits(&spec.limits);
     fields.grace(spec.grace_ms);

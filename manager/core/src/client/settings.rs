@@ -10,7 +10,7 @@ use protocol::ids::{AgentId, Name};
 use protocol::task::Waiting;
 use protocol::time::Timestamp;
 
-use super::{Caller, check};
+use super::{Caller, check, invalid};
 use crate::Core;
 use crate::fleet::agent::Standing;
 use crate::record::{DesiredRecord, RequestState, Wanted};
@@ -160,6 +160,9 @@ impl Core {
         }
         if desired.spec.role != Role::Own {
             return Err(conflict("it is an attempt of a task, which names it"));
+        }
+        if check::is_shaped_like_an_id(name) {
+            return Err(invalid(format!("{name:?} has the shape of an id, and would be taken for one")));
         }
         if self.fleet.is_taken(name) {
             let error = conflict(format!("an agent {name:?} is there"));

@@ -126,6 +126,11 @@ impl Agent {
         self.observed.is_none() && self.desired.as_ref().is_some_and(void)
     }
 
+    /// It was, and nothing is kept of it any more.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.is_void() && self.may_exist
+    }
+
     /// Ended, and what it left was brought in or cannot be: nothing more is to be expected of it. What never ran
     /// leaves nothing, and only attempts of tasks leave what somebody waits for.
     pub(crate) fn is_settled(&self) -> bool {

@@ -42,6 +42,10 @@ fn the_key_that_made_a_forgotten_agent_makes_no_other_one_for_a_day() {
     world.input(Input::Forgotten(agent));
     let all = protocol::api::AgentFilter { all: true, ..Default::default() };
     assert!(world.core.agents(world.now, &all).unwrap().is_empty(), "it is listed no more");
+    for target in [String::from("a"), agent.to_string()] {
+        let unknown = world.core.find_agent(&target).unwrap_err();
+        assert_eq!(unknown.code, protocol::error::ErrorCode::NotFound, "nothing wrong is said of it either");
+    }
     assert_eq!(made(&mut world), Ok(first.clone()));
     world.hosts.values_mut().for_each(|host| host.programs.clear());
     world.restart_manager();

@@ -21,10 +21,16 @@ impl Core {
                 None => String::from("phalanx ls"),
             })
         };
+        let is_forgotten = |id: &AgentId| self.fleet.agent(*id).is_some_and(|agent| agent.is_forgotten());
         if let Ok(id) = target.parse::<AgentId>()
             && self.fleet.agent(id).is_some()
         {
-            return Ok(id);
+            let message = "nothing is kept of that agent any more";
+            return if is_forgotten(&id) {
+                Err(WireError::new(ErrorCode::NotFound, message))
+            } else {
+                Ok(id)
+            };
         }
         if let Some((run, attempt)) = target.split_once('/') {
             let found = self.find_attempt(run, attempt);
@@ -42,7 +48,10 @@ impl Core {
         let live: Vec<AgentId> = self.fleet.named_live(&name).filter(here).collect();
         match live.as_slice() {
             [one] => Ok(*one),
-            [] => self.fleet.named(&name).filter(here).last().ok_or_else(unknown),
+            [] => {
+                let gone = self.fleet.named(&name).filter(here).filter(|id| !is_forgotten(id));
+                gone.last().ok_or_else(unknown)
+            }
             several => {
                 let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
                 let message = format!("{} agents are called {target:?}: {}", several.len(), ids.join(", "));

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use protocol::error::ErrorCode;
+use protocol::report::Life;
 
 use super::super::args::agent::Attach;
 use super::super::context::Context;
@@ -20,7 +21,8 @@ pub fn run(context: &Context, args: &Attach) -> Result<u8, Failure> {
     }
     let mut client = context.client()?;
     let view = select::one(&mut client, &args.target)?;
-    let Some(session) = view.report.as_ref().and_then(|report| report.session.as_ref()) else {
+    let there = view.report.as_ref().filter(|report| report.life != Life::Destroyed);
+    let Some(session) = there.and_then(|report| report.session.as_ref()) else {
         return Err(match end(&view) {
             Some(end) => Failure::new(
                 ErrorCode::Conflict,

@@ -12,7 +12,7 @@ pub struct Send {
     ///
     /// Words are joined by spaces; '-' alone reads standard input. The last line end of a file or of standard input is
     /// taken for the Enter.
-    #[arg(value_name = "AGENT> [TEXT")]
+    #[arg(value_name = "AGENT] [TEXT")]
     pub words: Vec<String>,
     /// Read the text from a file, '-' for standard input
     #[arg(short, long, value_name = "F")]

@@ -219,6 +219,10 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
     )]
     Limit(settings::Limit),
     /// Remove agents and their workspaces; what they printed stays
+    ///
+    /// Work in a repository is kept in refs first, and the answer names them; work that cannot be kept so is not removed
+    /// without --discard, and its agent is then stopped and otherwise as it was. Files that git ignores go with the
+    /// workspace: `phalanx snapshot create --include-ignored` keeps those too.
     #[command(before_help = "Examples:\n  phalanx destroy demo\n  phalanx destroy demo --discard")]
     Destroy(agent::Destroy),
 
@@ -263,6 +267,8 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
     )]
     Accept(review::Accept),
     /// Refuse finished work: it is tried again with what you say of it
+    ///
+    /// Accepted work can be taken back too, unless other tasks began with it; a branch that was made of it stays as it is.
     #[command(before_help = "Examples:
   phalanx reject nightly/fix-parser --comment 'the error message is lost'
   phalanx reject nightly/fix-parser --final")]

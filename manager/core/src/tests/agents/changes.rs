@@ -9,7 +9,7 @@ use protocol::ids::AgentId;
 use protocol::order::{Command, Discard};
 use protocol::row::{AgentRow, RowFilter};
 
-use super::super::world::{World, collected, create, end, host_id};
+use super::super::world::{World, collected, create, end, host_id, run_spec, task_spec};
 use crate::fleet::agent::Standing;
 use protocol::agent::EndCause;
 
@@ -263,4 +263,17 @@ fn a_host_that_cannot_freeze_says_why_and_what_helps() {
     let error = change(&mut world, "a", Change::Freeze).error.unwrap();
     assert_eq!(error.code, ErrorCode::Conflict);
     assert!(error.message.contains("no freezer") && !error.hint.is_empty(), "{error:?}");
+}
+
+#[test]
+fn a_name_that_would_be_taken_for_an_id_is_refused() {
+    let mut world = World::new();
+    let agent = world.create("a").unwrap();
+    assert_eq!(world.create(&agent.to_string()).unwrap_err().code, ErrorCode::Invalid);
+    let rename = Change::Rename { name: agent.to_string().parse().unwrap() };
+    assert_eq!(code(&change(&mut world, "a", rename)), Some(ErrorCode::Invalid));
+    for (run, task) in [(agent.to_string(), "t"), ("r".to_owned(), agent.to_string().as_str())] {
+        let refused = world.submit(run_spec(&run), vec![task_spec(task)]);
+        assert_eq!(refused.unwrap_err().code, ErrorCode::Invalid, "{run}/{task}");
+    }
 }

@@ -121,6 +121,8 @@ impl Core {
 
     /// What began with this work holds it, or was made of it: taken back here it would come in by the other.
     fn nothing_stands_on(&self, id: TaskId) -> Result<(), WireError> {
+        let run = self.work.task(id).and_then(|task| self.work.run(task.record.run));
+        let run = run.map(|run| run.record.spec.name.to_string()).unwrap_or_default();
         let stands = |child: &TaskId| {
             let task = self.work.task(*child)?;
             let follows = task.record.spec.depends_on.iter().any(|name| self.is_called(id, name));
@@ -134,13 +136,22 @@ impl Core {
                 | TaskState::Unknown => true,
                 TaskState::Queued | TaskState::Rejected | TaskState::Failed | TaskState::Cancelled => false,
             };
-            (follows && is_taken).then(|| task.record.spec.name.to_string())
+            (follows && is_taken).then(|| (task.record.spec.name.to_string(), task.record.state))
         };
         let children = self.work.task(id).map(|task| task.children.clone()).unwrap_or_default();
-        let names: Vec<String> = children.iter().filter_map(stands).collect();
-        let Some(first) = names.first() else { return Ok(()) };
+        let standing: Vec<(String, TaskState)> = children.iter().filter_map(stands).collect();
+        if standing.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = standing.iter().map(|(name, _)| name.as_str()).collect();
         let message = format!("other tasks began with its work: {}", names.join(", "));
-        let hint = format!("take those back first: phalanx reject {first}, or phalanx cancel {first}");
+        let hint = match standing.iter().find(|(_, state)| *state != TaskState::Merged) {
+            Some((name, TaskState::Review | TaskState::Accepted)) => {
+                format!("take those back first: phalanx reject --final {run}/{name}")
+            }
+            Some((name, _)) => format!("take those back first: phalanx cancel {run}/{name}"),
+            None => "they are merged: what is in the branch has to be reverted there".to_owned(),
+        };
         Err(WireError::new(ErrorCode::Conflict, message).hint(hint))
     }
 

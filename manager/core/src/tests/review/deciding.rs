@@ -64,19 +64,20 @@ fn accepted_work_that_another_task_began_with_is_not_taken_back_alone() {
     world.exit(agent, 0);
     decide(&mut world, "a", Verdict::Accepted, "").unwrap();
     let child = world.at_work(run, "b");
-    let refused = |world: &mut World| {
+    let refused = |world: &mut World, remedy: &str| {
         for verdict in [Verdict::Rejected, Verdict::RejectedForGood] {
             let error = decide(world, "a", verdict, "").unwrap_err();
             assert_eq!(error.code, ErrorCode::Conflict);
             assert!(error.message.ends_with("began with its work: b"), "{}", error.message);
+            assert!(error.hint.ends_with(remedy), "{}", error.hint);
         }
         assert_eq!(world.state(run, "a"), TaskState::Accepted);
     };
-    refused(&mut world);
+    refused(&mut world, "phalanx cancel r/b");
     world.exit(child, 0);
-    refused(&mut world);
+    refused(&mut world, "phalanx reject --final r/b");
     decide(&mut world, "b", Verdict::Accepted, "").unwrap();
-    refused(&mut world);
+    refused(&mut world, "phalanx reject --final r/b");
     decide(&mut world, "b", Verdict::RejectedForGood, "").unwrap();
     decide(&mut world, "a", Verdict::RejectedForGood, "").unwrap();
     assert_eq!(world.state(run, "a"), TaskState::Rejected);

@@ -1,6 +1,6 @@
 //! Snapshots against a real git: what is in one comes back byte for byte, what is in none is not touched.
 
-use crate::fixture::{Fixture, git};
+use crate::fixture::{Fixture, git, kinds};
 use hostd::workspace::{Wanted, WorkspaceError};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -157,12 +157,14 @@ async fn many_snapshots_at_once_each_have_a_number() {
 /// Line ends, keywords and filters of a `.gitattributes` that nobody committed are not applied to what is the only copy.
 #[tokio::test]
 async fn bytes_are_kept_as_they_are_whatever_rules_an_agent_left_beside_them() {
-    for (kind, rules) in [
-        (Wanted::Overlay, ".gitattributes"),
-        (Wanted::Clone, ".gitattributes"),
-        (Wanted::Overlay, "deep/.gitattributes"),
-    ] {
+    let cases = kinds().into_iter().flat_map(|kind| {
+        let rules = [(".gitattributes", ""), ("deep/.gitattributes", ""), (".gitattributes", ".git*\n")];
+        rules.map(|(rules, ignored)| (kind, rules, ignored))
+    });
+    for (kind, rules, ignored) in cases {
         let fixture = Fixture::new().await;
+        // As a person leaves files out of his repository.
+        std::fs::write(fixture.repo.join(".git/info/exclude"), ignored).unwrap();
         fixture.write("deep/tracked.txt", "one\n");
         fixture.git(&["add", "-A"]);
         fixture.git(&["commit", "-qm", "more"]);

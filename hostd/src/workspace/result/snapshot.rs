@@ -115,7 +115,7 @@ impl View {
     pub(crate) async fn changes(&self, git: &Git, folders: &Folders) -> Result<Option<Changes>> {
         let mut listed = self.status(git, folders).await?;
         // Rules that are as new as the files may not decide which of their bytes are kept: this is the only copy.
-        if listed.split(|&b| b == 0).any(is_of_attributes) {
+        if listed.split(|&b| b == 0).any(is_of_attributes) || self.ignores_attributes(git, folders).await? {
             self.scratch.take_bytes_as_they_are()?;
             self.index_of_head(git, folders).await?;
             listed = self.status(git, folders).await?;
@@ -137,6 +137,17 @@ impl View {
             }
         }
         Ok((changes.files > 0 || !changes.not_saved.is_empty()).then_some(changes))
+    }
+
+    /// git follows a `.gitattributes` that it is told to ignore, and lists it nowhere.
+    async fn ignores_attributes(&self, git: &Git, folders: &Folders) -> Result<bool> {
+        let listed = self
+            .call(git, folders, "look for ignored rules")
+            .args(["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--"])
+            .args([":(glob)**/.gitattributes"])
+            .ok()
+            .await?;
+        Ok(!listed.is_empty())
     }
 
     async fn status(&self, git: &Git, folders: &Folders) -> Result<Vec<u8>> {

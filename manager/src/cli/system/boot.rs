@@ -90,7 +90,12 @@ pub(super) fn disable(context: &Context, out: &mut Stdout) -> Result<(), Failure
 pub(super) fn will_start(context: &Context, out: &mut Stdout) -> Result<(), Failure> {
     if let AtBoot::Enabled { entries } = look(context) {
         for entry in entries.iter().filter(|_| !context.quiet) {
-            let text = format!("it starts again at boot ({entry}); not so with: phalanx down --disable");
+            let text = match entry.lacks.as_str() {
+                "" => format!("it starts again at boot ({entry}); not so with: phalanx down --disable"),
+                lacks => format!(
+                    "it is to start again at boot ({entry}; {lacks}); not so with: phalanx down --disable"
+                ),
+            };
             out.line(&safe_line(&text))?;
         }
     }

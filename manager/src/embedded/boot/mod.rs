@@ -123,7 +123,9 @@ impl<'a> Start<'a> {
     ) -> Self {
         let kept = environment.filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
-            let counts = KEPT.contains(&name.as_str()) || name.starts_with("LC_");
+            // A name goes unquoted into a line of shell; others may set what begins so, also over SSH.
+            let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            let counts = is_plain && (KEPT.contains(&name.as_str()) || name.starts_with("LC_"));
             (counts && !value.is_empty()).then_some((name, value))
         });
         let mut environment: Vec<(String, OsString)> = kept.collect();
@@ -179,23 +181,36 @@ fn name_of(layout: &Layout) -> String {
 
 /// Makes sure that it starts at boot, by the best way that this machine has, and by that alone. Repeatable.
 pub fn enable(start: &Start<'_>) -> Result<Entry, BootError> {
-    let entry = match (systemd::scope(), cron::is_here()) {
+    let mut entry = match (systemd::scope(), cron::is_here()) {
         (Ok(Some(scope)), _) => systemd::enable(scope, start)?,
         (_, true) => cron::enable(start)?,
         (Ok(None), false) => return Err(BootError::Neither),
         (Err(said), false) => return Err(BootError::NoUserManager { said }),
     };
     match entry.way {
-        Way::Cron => systemd::disable(start.layout)?,
-        Way::SystemUnit | Way::UserUnit => cron::disable(start.layout)?.into_iter().collect(),
-    };
+        Way::Cron => {
+            systemd::disable(start.layout)?;
+        }
+        Way::SystemUnit | Way::UserUnit => {
+            // Who may not use cron has no line in it; and one that is left starts what runs already, which does nothing.
+            if let Err(error) = cron::disable(start.layout)
+                && entry.lacks.is_empty()
+            {
+                entry.lacks = format!("a line of cron may start it too: {}", crate::chain(&error));
+            }
+        }
+    }
     Ok(entry)
 }
 
 /// Takes away all that starts it at boot; what there was.
 pub fn disable(layout: &Layout) -> Result<Vec<Entry>, BootError> {
     let mut gone = systemd::disable(layout)?;
-    gone.extend(cron::disable(layout)?);
+    match cron::disable(layout) {
+        Ok(entry) => gone.extend(entry),
+        Err(error) if gone.is_empty() => return Err(error),
+        Err(_) => {}
+    }
     Ok(gone)
 }
 
@@ -211,7 +226,11 @@ pub fn at_boot(layout: &Layout, program: Option<&Path>) -> AtBoot {
 
 fn found(layout: &Layout, program: Option<&Path>) -> Result<Vec<Entry>, BootError> {
     let mut entries = systemd::found(layout, program)?;
-    entries.extend(cron::found(layout, program)?);
+    match cron::found(layout, program) {
+        Ok(entry) => entries.extend(entry),
+        Err(error) if entries.is_empty() => return Err(error),
+        Err(_) => {}
+    }
     Ok(entries)
 }
 
@@ -250,6 +269,8 @@ mod tests {
         let all = [
             ("PATH", "/bin"),
             ("LC_ALL", "C.UTF-8"),
+            ("LC_A;touch x", "1"),
+            ("LC_A\nExecStartPre", "1"),
             ("TZ", ""),
             ("https_proxy", "http://me:secret@proxy"),
             ("AWS_SECRET_ACCESS_KEY", "x"),

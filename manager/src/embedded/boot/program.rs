@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::BootError;
 
-/// Longer than systemd waits for a start of ours.
-const LIMIT: Duration = Duration::from_secs(100);
+/// Longer than systemd takes for a restart of ours, which is its stop and its start.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// `None` when there is no such program. What it says is in English.
 pub(super) fn run(

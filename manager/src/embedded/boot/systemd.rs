@@ -12,8 +12,8 @@ use crate::embedded::layout::Layout;
 use crate::embedded::lock::Lock;
 use crate::embedded::start::is_up;
 
-/// As long as the unit may take.
-const START_LIMIT: Duration = Duration::from_secs(90);
+/// As long as the unit may take to stop and to start.
+const START_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {

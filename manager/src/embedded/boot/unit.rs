@@ -55,7 +55,7 @@ ExecStop=/bin/sh -c {stop} {program}
 # Agents outlive a stop or restart of this unit.
 KillMode=process
 TimeoutStartSec=90
-TimeoutStopSec=90
+TimeoutStopSec=180
 LimitNOFILE=65536
 LimitNPROC=infinity
 TasksMax=infinity

@@ -79,7 +79,8 @@ async fn views(machine: &Machine, ended: &[AgentId], others: Others) {
 async fn sockets(machine: &Machine, ended: &[AgentId]) {
     let folders: Vec<PathBuf> = ended.iter().map(|agent| machine.folders.agent(*agent)).collect();
     let removed = tokio::task::spawn_blocking(move || {
-        folders.iter().filter_map(|folder| stale_socket(folder)).try_for_each(std::fs::remove_file)
+        let removed = folders.iter().filter_map(|folder| stale_socket(folder)).map(std::fs::remove_file);
+        removed.fold(Ok(()), |all, one| all.and(one))
     });
     match removed.await {
         Ok(Ok(())) => {}
@@ -129,12 +130,14 @@ async fn groups(machine: &Machine, ended: Vec<AgentId>, others: Others) {
 
 fn remove_groups(cgroups: &Cgroups, ended: &[AgentId], others: Others) -> Result<(), CgroupError> {
     let theirs: BTreeSet<String> = ended.iter().map(ToString::to_string).collect();
+    let mut failed = None;
     for agent in cgroups.list()?.into_iter().filter(|agent| theirs.contains(agent)) {
-        // One that a process is in is refused by the kernel.
-        cgroups.find(&agent)?.remove(Duration::ZERO)?;
+        // One that a process is in is refused by the kernel, and keeps none of the others.
+        let removed = cgroups.find(&agent).and_then(|group| group.remove(Duration::ZERO));
+        failed = failed.or(removed.err());
     }
-    match others {
-        Others::Live => Ok(()),
-        Others::None => cgroups.remove_instance(VIEWERS_LIMIT),
+    if others == Others::None {
+        failed = failed.or(cgroups.remove_instance(VIEWERS_LIMIT).err());
     }
+    failed.map_or(Ok(()), Err)
 }

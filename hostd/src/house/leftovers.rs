@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hostd_core::AgentRecord;
-use protocol::error::{ErrorCode, WireError};
 use protocol::house::{Holding, HouseItem};
 use protocol::ids::AgentId;
 use protocol::time::Timestamp;
@@ -18,8 +17,11 @@ use crate::machine::{Handle, Machine};
 use crate::sys::tmux::ShardState;
 
 /// What could go.
-pub(super) async fn find(machine: &Handle, records: &[AgentRecord]) -> Result<Vec<Holding>, WireError> {
-    let mut found = groups(machine).await.map_err(|why| WireError::new(ErrorCode::Failed, why))?;
+pub(super) async fn find(machine: &Handle, records: &[AgentRecord]) -> Vec<Holding> {
+    let mut found = groups(machine).await.unwrap_or_else(|why| {
+        tracing::warn!(why, "cgroups of ended agents cannot be looked for");
+        Vec::new()
+    });
     found.extend(sessions(machine).await);
     found.extend(sockets(machine, records).await);
     for holding in &mut found {
@@ -31,7 +33,7 @@ pub(super) async fn find(machine: &Handle, records: &[AgentRecord]) -> Result<Ve
             holding.label = record.spec.name.to_string();
         }
     }
-    Ok(found)
+    found
 }
 
 fn holding(item: HouseItem, label: String, since: Timestamp) -> Holding {

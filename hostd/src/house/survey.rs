@@ -49,7 +49,7 @@ pub async fn survey(
             piece.extend(refs(machine, &records).await);
         }
         if added {
-            piece.extend(leftovers::find(machine, &records).await?);
+            piece.extend(leftovers::find(machine, &records).await);
         }
     }
     for piece in piece.chunks(PIECE) {

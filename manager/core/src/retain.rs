@@ -110,7 +110,7 @@ impl Core {
     }
 
     fn free_run(&mut self, now: Timestamp, id: RunId, older_ms: u64) -> Result<(), String> {
-        let ended_at = self.work.run(id).and_then(|run| run.record.ended_at);
+        let ended_at = self.work.run(id).map(|run| run.record.ended_at.unwrap_or(run.record.submitted_at));
         if ended_at.is_some_and(|at| at.after_ms(older_ms) > now) {
             return Err("it is younger than asked for".to_owned());
         }

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use manager_core::{OverRun, RunBounds};
-use protocol::api::Request;
+use protocol::api::{Reply, Request};
+use protocol::house::HouseItem;
 use protocol::ids::{AgentId, RequestKey};
 use protocol::order::Discard;
 use tokio::sync::watch;
@@ -84,17 +85,30 @@ async fn round(driver: &Driver, clock: &Clock, bounds: &Bounds) {
 
 /// The core looks at each again.
 async fn forget(driver: &Driver, clock: &Clock, runs: &[OverRun]) {
-    for run in runs {
-        let (id, name, tasks, ended_at) = (run.id, &run.name, run.tasks, run.ended_at);
-        tracing::info!(%id, name, tasks, ended_at_ms = ended_at.0, "the records of a run that is over go, as configured");
-    }
     let request = Request::FreeRuns {
         key: RequestKey(format!("retention-{:032x}", clock.random())),
         runs: runs.iter().map(|run| run.id).collect(),
         older_ms: 0,
     };
-    if let Err(error) = driver.change(request).await {
-        tracing::warn!(%error, "runs that are over are not forgotten now; tried again");
+    let freed = match driver.change(request).await {
+        Ok(Reply::Freed(freed)) => freed,
+        Ok(other) => {
+            return tracing::warn!(?other, "it is not known whether runs that are over were forgotten");
+        }
+        Err(error) => {
+            return tracing::warn!(%error, "runs that are over are not forgotten now; tried again");
+        }
+    };
+    for run in runs {
+        let (id, name, tasks, ended_at) = (run.id, &run.name, run.tasks, run.ended_at);
+        let outcome = freed.iter().find(|freed| freed.item == HouseItem::Run { run: id });
+        match outcome.map(|freed| freed.kept.as_deref()) {
+            Some(None) => {
+                tracing::info!(%id, name, tasks, ended_at_ms = ended_at.0, "the records of a run that was over went, as configured");
+            }
+            Some(Some(why)) => tracing::info!(%id, name, why, "the records of a run stay"),
+            None => tracing::warn!(%id, name, "what became of the records of a run is not known"),
+        }
     }
 }
 

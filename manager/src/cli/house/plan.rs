@@ -57,7 +57,9 @@ pub fn plan(holdings: Vec<(Option<HostId>, Holding)>, wish: &Wish<'_>) -> Vec<Pl
         .collect();
     planned.sort_by_key(|planned| (planned.holding.since, planned.holding.item.clone()));
     if let Some(most) = wish.keep_size {
-        for planned in planned.iter_mut().filter(|planned| planned.kept.is_none()) {
+        // Records of runs are of no host and no size to speak of.
+        let goes = |planned: &&mut Planned| planned.kept.is_none() && planned.host.is_some();
+        for planned in planned.iter_mut().filter(goes) {
             let left = left.entry(planned.host.clone()).or_default();
             if *left > most {
                 *left = left.saturating_sub(planned.holding.bytes);

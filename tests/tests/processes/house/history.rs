@@ -67,5 +67,5 @@ fn runs_that_nobody_needs_are_forgotten_when_asked_and_as_configured() {
     wait::until(wait::LIMIT, "the merged one goes", left, |names| names == &["failed"]);
     assert_eq!(repo.git(&["for-each-ref", "refs/phalanx", "refs/heads"]), refs, "its refs stay");
     let log = std::fs::read_to_string(install.layout().log_file("manager")).unwrap();
-    assert!(log.contains("the records of a run that is over go") && log.contains("work"), "{log}");
+    assert!(log.contains("the records of a run that was over went") && log.contains("work"), "{log}");
 }

@@ -79,8 +79,9 @@ async fn views(machine: &Machine, ended: &[AgentId], others: Others) {
 async fn sockets(machine: &Machine, ended: &[AgentId]) {
     let folders: Vec<PathBuf> = ended.iter().map(|agent| machine.folders.agent(*agent)).collect();
     let removed = tokio::task::spawn_blocking(move || {
-        let removed = folders.iter().filter_map(|folder| stale_socket(folder)).map(std::fs::remove_file);
-        removed.fold(Ok(()), |all, one| all.and(one))
+        let stale = folders.iter().filter_map(|folder| stale_socket(folder));
+        let failed: Vec<_> = stale.filter_map(|socket| std::fs::remove_file(socket).err()).collect();
+        failed.into_iter().next().map_or(Ok(()), Err)
     });
     match removed.await {
         Ok(Ok(())) => {}

@@ -175,8 +175,8 @@ async fn bytes_are_kept_as_they_are_whatever_rules_an_agent_left_beside_them() {
         write(work, "deep/tracked.txt", "one\r\n");
         let tracked = std::fs::File::options().write(true).open(work.join("deep/tracked.txt")).unwrap();
         tracked.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(60)).unwrap();
-        // As an agent that looks at its own work does: its index takes the files for unchanged.
-        let _ = git(work, &["update-index", "-q", "--refresh"]);
+        // By its own rules: its index takes the file for unchanged from now on.
+        let _ = git(work, &["add", "deep/tracked.txt"]);
         let collected = fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap();
         let commit = collected.uncommitted.unwrap().commit;
         for (file, wanted) in [("deep/new.txt", "q\r\n$Id: mine$\r\n"), ("deep/tracked.txt", "one\r\n")] {

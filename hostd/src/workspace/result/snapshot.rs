@@ -115,7 +115,7 @@ impl View {
     pub(crate) async fn changes(&self, git: &Git, folders: &Folders) -> Result<Option<Changes>> {
         let mut listed = self.status(git, folders).await?;
         // Rules that are as new as the files may not decide which of their bytes are kept: this is the only copy.
-        if listed.split(|&b| b == 0).any(is_of_attributes) || self.ignores_attributes(git, folders).await? {
+        if listed.split(|&b| b == 0).any(is_of_attributes) {
             self.scratch.take_bytes_as_they_are()?;
             self.index_of_head(git, folders).await?;
             listed = self.status(git, folders).await?;
@@ -123,6 +123,9 @@ impl View {
         let mut changes = Changes::default();
         for entry in listed.split(|&b| b == 0) {
             let [staged, unstaged, b' ', path @ ..] = entry else { continue };
+            if *staged == b'!' {
+                continue;
+            }
             if path.ends_with(b"/") {
                 changes.not_saved.push(String::from_utf8_lossy(path).into_owned());
                 continue;
@@ -139,20 +142,11 @@ impl View {
         Ok((changes.files > 0 || !changes.not_saved.is_empty()).then_some(changes))
     }
 
-    /// git follows a `.gitattributes` that it is told to ignore, and lists it nowhere.
-    async fn ignores_attributes(&self, git: &Git, folders: &Folders) -> Result<bool> {
-        let listed = self
-            .call(git, folders, "look for ignored rules")
-            .args(["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--"])
-            .args([":(glob)**/.gitattributes"])
-            .ok()
-            .await?;
-        Ok(!listed.is_empty())
-    }
-
     async fn status(&self, git: &Git, folders: &Folders) -> Result<Vec<u8>> {
         self.call(git, folders, "look for uncommitted work")
             .args(["status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"])
+            // git follows a `.gitattributes` that it is told to ignore, too.
+            .args(["--ignored=matching"])
             // A dirty submodule would be looked into by a git process under its own configuration.
             .args(["--ignore-submodules=dirty"])
             .ok()

@@ -386,6 +386,23 @@ pub struct TaskView {
     pub decisions: Vec<Decision>,
 }
 
+impl TaskView {
+    /// From the first start to the end of the work and its verification, or until now; `None` before any attempt. A
+    /// person who looks at the work, and the merge of it, are no part of that.
+    #[must_use]
+    pub fn took_ms(&self, now: Timestamp) -> Option<u64> {
+        let begun = self.attempts.first().map(|attempt| attempt.started_at.unwrap_or(attempt.assigned_at))?;
+        let work_is_done = matches!(
+            self.state,
+            TaskState::Review | TaskState::Accepted | TaskState::Merged | TaskState::Rejected
+        );
+        let verified = |attempt: &Attempt| attempt.verification.as_ref()?.end.as_ref().map(|end| end.at);
+        let last = self.attempts.last().filter(|_| work_is_done);
+        let done = last.and_then(|attempt| verified(attempt).max(attempt.ended_at)).or(self.ended_at);
+        Some(done.unwrap_or(now).ms_since(begun))
+    }
+}
+
 /// A run as operators and reports see it.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RunView {

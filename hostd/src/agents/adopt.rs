@@ -1,8 +1,8 @@
 //! What a new hostd finds of an agent that an earlier one made: only the folder and the cgroup are asked.
 //!
 //! In this order: a final exit record → ended, or rebooted where its machine went down; another boot → rebooted; a live
-//! shim → alive; a shim proven dead → its processes are ended first, then it is lost. What
-//! cannot be told is asked again until it can.
+//! shim → alive; a shim proven dead → its processes are ended first, then it is lost. What cannot be told is asked again
+//! until it can.
 
 use std::path::Path;
 use std::time::Duration;

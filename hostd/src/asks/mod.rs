@@ -156,7 +156,7 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
             files::make(machine, agent, asked.record.as_ref(), path, node).await
         }
         Question::Survey { agents, deep, added } => {
-            house::survey(machine, asked.records, &agents, (deep, added), &replier).await
+            house::survey(machine, asked.records, &agents, house::Looks { deep, added }, &replier).await
         }
         Question::Figures { agents } => figures::figures(machine, agents, &replier).await,
         Question::Free { items, older_ms, discard } => {

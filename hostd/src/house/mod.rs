@@ -2,8 +2,8 @@
 //!
 //! Nothing here destroys an agent or touches its workspace: that is an order, with its own proof that no work is lost.
 //! What goes from here is what was left after: archives of destroyed agents, bases that nothing lies on, refs whose
-//! work is in the person's own refs, groups, sessions and sockets of ended agents. Each is looked at again just before. And when everything is stopped on purpose,
-//! what ended agents have on the machine beside their folders.
+//! work is in the person's own refs, groups, sessions and sockets of ended agents. Each is looked at again just before.
+//! And when everything is stopped on purpose, what ended agents have on the machine beside their folders.
 
 mod free;
 mod leave;
@@ -21,7 +21,7 @@ pub use free::{forget, free};
 pub use leave::{Others, leave};
 pub use retention::keep;
 pub use sizes::Sizes;
-pub use survey::survey;
+pub use survey::{Looks, survey};
 
 /// When a file was last written; 0, which is old, when that cannot be told.
 fn written_at(path: &Path) -> Timestamp {

@@ -21,12 +21,21 @@ const PIECE: usize = 100;
 /// Agents that are looked at at once: each costs processes of git and a walk over its files.
 const LOOKS_AT_ONCE: usize = 8;
 
-/// Of these agents, or of the whole host. `added`: also kinds that came later.
+/// How far it looks.
+#[derive(Debug, Clone, Copy)]
+pub struct Looks {
+    /// Also at refs, and whether each thing may go.
+    pub deep: bool,
+    /// Also for kinds that came later, which an older asker does not know.
+    pub added: bool,
+}
+
+/// Of these agents, or of the whole host.
 pub async fn survey(
     machine: &Handle,
     records: Vec<AgentRecord>,
     agents: &[AgentId],
-    (deep, added): (bool, bool),
+    Looks { deep, added }: Looks,
     replier: &Replier,
 ) -> Result<Answer, WireError> {
     let wanted = |record: &AgentRecord| agents.is_empty() || agents.contains(&record.agent);

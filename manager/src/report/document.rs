@@ -222,8 +222,6 @@ impl TaskFacts {
         };
         let with_commit = collected(|collected| collected.commit.is_some());
         let verification = last.and_then(|attempt| attempt.verification.as_ref());
-        let begun = task.attempts.first().map(|attempt| attempt.started_at.unwrap_or(attempt.assigned_at));
-        let ended = task.ended_at.or_else(|| last.and_then(|attempt| attempt.ended_at)).unwrap_or(now);
         let reason = match (task.reason.is_empty(), failure) {
             (true, Some(failure)) => failure.reason.clone(),
             _ => task.reason.clone(),
@@ -257,7 +255,7 @@ impl TaskFacts {
                 .map(ToString::to_string)
                 .collect(),
             verify: task.spec.verify.clone(),
-            took_ms: begun.map_or(0, |begun| ended.ms_since(begun)),
+            took_ms: task.took_ms(now).unwrap_or(0),
             decisions: task.decisions.clone(),
             attempts: task.attempts.iter().map(|attempt| AttemptFacts::new(attempt, now)).collect(),
         }

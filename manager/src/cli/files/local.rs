@@ -32,6 +32,7 @@ pub fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::new(code, format!("cannot {what} {}: {error}", path.display()))
 }
 
+const LOCK: rustix::fs::FlockOperation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
 /// Hex digits at the end of a hidden name.
 const RANDOM: usize = 8;
 
@@ -52,7 +53,7 @@ fn hidden(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Locked for as long as it is open; `false` when somebody else has it.
 fn lock(file: &File) -> bool {
-    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+    rustix::fs::flock(file, LOCK).is_ok()
 }
 
 /// Takes away what killed transfers to this place left. What cannot be taken away stays: it is in nobody's way.
@@ -79,9 +80,10 @@ fn sweep(path: &Path) {
     }
 }
 
-/// The lock of what was just made; somebody who sweeps may have been faster.
+/// The lock of what was just made; somebody who sweeps may have been faster. Where there are no locks, nobody sweeps.
 fn held(file: File, path: &Path) -> Result<File, Failure> {
-    if lock(&file) && file.metadata().is_ok_and(|facts| facts.nlink() > 0) {
+    let is_anothers = rustix::fs::flock(&file, LOCK) == Err(rustix::io::Errno::WOULDBLOCK);
+    if !is_anothers && file.metadata().is_ok_and(|facts| facts.nlink() > 0) {
         return Ok(file);
     }
     let message = format!("another transfer to {} has begun at this moment", path.display());

@@ -57,6 +57,17 @@ pub fn details(pairs: &[(&str, String)]) -> String {
     text
 }
 
+/// The first of many names; the rest is counted.
+pub fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const NAMED: usize = 5;
+    let names: Vec<&str> = names.collect();
+    let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,13 +23,12 @@ use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say};
 use super::super::output::render::{Listed, Listing, list, value};
 use super::super::output::sanitise::{safe_json, safe_line};
+use super::super::output::table::some_of;
 use super::super::run::list::{named_or_latest, whole};
 use super::decide::person;
 
 /// A manager that was restarted answers again within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Names of a line; the rest is counted.
-const NAMED: usize = 8;
 const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 pub fn run(context: &Context, args: &Merge) -> Result<u8, Failure> {
@@ -333,13 +332,10 @@ fn tell(view: &MergeView, others: &[TaskView]) {
     for state in
         [TaskState::Review, TaskState::Verifying, TaskState::Running, TaskState::Assigned, TaskState::Queued]
     {
-        let names: Vec<&str> =
-            others.iter().filter(|task| task.state == state).map(|task| task.spec.name.as_str()).collect();
+        let of_state = others.iter().filter(|task| task.state == state);
+        let names = some_of(of_state.map(|task| task.spec.name.as_str()));
         if !names.is_empty() {
-            let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-            let more = names.len().saturating_sub(NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            say(&safe_line(&format!("  not accepted yet: {named}{more} ({state})")));
+            say(&safe_line(&format!("  not accepted yet: {names} ({state})")));
         }
     }
 }

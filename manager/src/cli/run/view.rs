@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::super::error::exit;
 use super::super::output::progress::count;
 use super::super::output::render::Listed;
+use super::super::output::table::some_of;
 use super::super::output::when::{age, date};
 use crate::runfile::units::{human_duration, human_size};
 
@@ -122,10 +123,7 @@ pub fn waiting(waiting: &Waiting, now: Timestamp) -> String {
         Waiting::Turn { ahead: 0 } => "it is next".to_owned(),
         Waiting::Turn { ahead } => format!("{ahead} are before it"),
         Waiting::Dependencies { on } => {
-            let names: Vec<&str> = on.iter().take(5).map(|name| name.as_str()).collect();
-            let more = on.len().saturating_sub(names.len());
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("waits for {}{more}", names.join(", "))
+            format!("waits for {}", some_of(on.iter().map(|name| name.as_str())))
         }
         Waiting::Backoff { until } => format!("is tried again in {}", human_duration(until.ms_since(now))),
         Waiting::LabelCap { label, cap, .. } => format!("{cap} with label {label} are live, the most"),
@@ -164,22 +162,8 @@ impl TaskRow {
     }
 
     fn took(&self) -> String {
-        let Some(begun) = self.view.attempts.first().map(|attempt| attempt.assigned_at) else {
-            return String::new();
-        };
-        human_duration(done_at(&self.view, self.now).ms_since(begun))
+        self.view.took_ms(self.now).map(human_duration).unwrap_or_default()
     }
-}
-
-/// Until when a task took. A person who looks at the work, and the merge of it, are no part of that.
-fn done_at(task: &TaskView, now: Timestamp) -> Timestamp {
-    let work_is_done = matches!(
-        task.state,
-        TaskState::Review | TaskState::Accepted | TaskState::Merged | TaskState::Rejected
-    );
-    let verified = |attempt: &Attempt| attempt.verification.as_ref()?.end.as_ref().map(|end| end.at);
-    let last = task.attempts.last().filter(|_| work_is_done);
-    last.and_then(|attempt| verified(attempt).max(attempt.ended_at)).or(task.ended_at).unwrap_or(now)
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -328,13 +312,13 @@ mod tests {
         };
         let now = Timestamp(1_000);
         for (state, ended_at, wanted) in [
-            ("REVIEW", None, 70),
-            ("ACCEPTED", Some(200), 70),
-            ("MERGED", Some(900), 70),
-            ("FAILED", Some(80), 80),
-            ("QUEUED", None, 1_000),
+            ("REVIEW", None, 60),
+            ("ACCEPTED", Some(200), 60),
+            ("MERGED", Some(900), 60),
+            ("FAILED", Some(80), 70),
+            ("QUEUED", None, 990),
         ] {
-            assert_eq!(done_at(&task(state, ended_at), now), Timestamp(wanted), "{state}");
+            assert_eq!(task(state, ended_at).took_ms(now), Some(wanted), "{state}");
         }
     }
 

@@ -130,7 +130,6 @@ impl Requests for Answerer {
                 let looks = stream::house::Looks { deep, added };
                 stream::house::survey(&self.hosts, &self.store, targets, looks, items).await
             }
-
             Request::Free { host, items, older_ms, discard } => {
                 stream::house::free(&self.hosts, host, items, older_ms, discard).await
             }

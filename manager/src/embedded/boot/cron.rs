@@ -1,20 +1,19 @@
 //! One line of the caller's crontab (crontab(5)), found again by the mark at its end. All other lines stay as they are,
 //! byte for byte.
 
+use std::path::Path;
+
 use super::program::{run, said};
 use super::{BootError, Entry, Start, Way, lacks_program, name_of};
 use crate::embedded::layout::Layout;
-
-use std::path::Path;
+use crate::embedded::supervisor::component::on_path;
 
 const PROGRAM: &str = "crontab";
 /// Of the command of a line: cron itself cuts longer ones in silence.
 const COMMAND_MOST: usize = 990;
 
 pub(super) fn is_here() -> bool {
-    std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|folder| folder.is_absolute() && folder.join(PROGRAM).is_file())
-    })
+    on_path(PROGRAM).is_some()
 }
 
 fn mark(layout: &Layout) -> String {

@@ -89,10 +89,17 @@ pub fn current_program() -> Result<PathBuf, ProgramError> {
 
 fn beside_or_on_path(program: &Path, name: &'static str) -> Result<PathBuf, ProgramError> {
     let beside = program.parent().unwrap_or_else(|| Path::new("/")).to_path_buf();
+    Some(beside.join(name))
+        .filter(|path| is_executable(path))
+        .or_else(|| on_path(name))
+        .ok_or(ProgramError::Missing { name, beside })
+}
+
+/// The program of this name that a shell would start, never one of a relative folder.
+pub fn on_path(name: &str) -> Option<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
-    std::iter::once(beside.clone())
-        .chain(std::env::split_paths(&search).filter(|folder| folder.is_absolute()))
+    std::env::split_paths(&search)
+        .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
         .find(|path| is_executable(path))
-        .ok_or(ProgramError::Missing { name, beside })
 }

@@ -145,5 +145,10 @@ mod tests {
         assert_eq!(keep(70), expected(&[(1, false), (3, false), (4, false), (5, false)]));
         assert_eq!(keep(65), expected(&[(1, true), (3, false), (4, false), (5, false)]));
         assert_eq!(keep(0), expected(&[(1, true), (3, false), (4, true), (5, false)]));
+        // Records of runs take no space on a host: they go by their age alone.
+        let run = HouseItem::Run { run: protocol::ids::RunId::from_parts(1, 1) };
+        let holdings = vec![(None, Holding { bytes: 0, ..holding(1, run, None).1 })];
+        let planned = plan(holdings, &Wish { keep_size: Some(70), ..wish(&[What::Runs]) });
+        assert_eq!(planned.iter().map(|planned| planned.kept.clone()).collect::<Vec<_>>(), [None]);
     }
 }

@@ -132,6 +132,7 @@ fn dependencies_are_merged_first_and_the_branch_is_moved_from_where_it_was() {
     world.check_store();
     // Again it changes nothing: the host says what is there.
     merge(&mut world, run).unwrap();
+    assert_eq!(world.core.may_forget_run(run).unwrap_err(), "its merge is under way");
     answer(&mut world, Answer::MergeTarget(target(SECOND)));
     answer(&mut world, Answer::MergeResult(MergeResult::Already));
     answer(&mut world, Answer::MergeResult(MergeResult::Already));

@@ -42,6 +42,8 @@ pub enum Effect {
     Rename(AgentId),
     /// Bring what it left to where it is kept. Answered by `Collected`.
     Collect(AgentId),
+    /// Look what would be lost if it ended now and were removed. Changes nothing. Answered by `Weighed`.
+    Weigh(AgentId),
     /// Take away all but transcript and end. Answered by `Removed`.
     Remove {
         agent: AgentId,

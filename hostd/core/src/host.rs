@@ -115,6 +115,7 @@ impl Core {
             Input::Collected { agent, collected } => {
                 self.change(now, agent, false, |a| a.collected(*collected))
             }
+            Input::Weighed { agent, holds } => self.change(now, agent, false, |a| a.weighed(now, holds)),
             Input::Removed { agent, outcome } => self.change(now, agent, false, |a| a.removed(now, outcome)),
             Input::Degraded { agent, what, degraded } => self.change(now, agent, false, |a| {
                 a.degraded(what, degraded);

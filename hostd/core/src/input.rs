@@ -89,6 +89,11 @@ pub enum Input {
         agent: AgentId,
         collected: Box<Collected>,
     },
+    /// What would be lost if it ended now and were removed; nothing: all of it is, or will be, elsewhere.
+    Weighed {
+        agent: AgentId,
+        holds: Vec<String>,
+    },
     Removed {
         agent: AgentId,
         outcome: Removal,
@@ -274,6 +279,7 @@ impl Input {
             | Self::Frozen { agent, .. }
             | Self::LimitsSet { agent, .. }
             | Self::Collected { agent, .. }
+            | Self::Weighed { agent, .. }
             | Self::Removed { agent, .. }
             | Self::Degraded { agent, .. }
             | Self::Lease { agent, .. }

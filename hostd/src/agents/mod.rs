@@ -23,7 +23,7 @@ pub use create::create;
 pub use environment::{environment_of, name_agent};
 pub use exit::begin_of_launch;
 pub use prepare::{Waiters, end_left_over};
-pub use remove::remove;
+pub use remove::{remove, weigh};
 pub use settings::{ask_lease, freeze, rename, set_lease, set_limits, thaw};
 pub use shim_link::{LinkError, ShimLink, stale_socket};
 pub use stop::{kill, terminate};

@@ -1,4 +1,5 @@
-//! Takes an ended agent away, all but its transcript and its end, unless it holds the only copy of work.
+//! Takes an ended agent away, all but its transcript and its end, unless it holds the only copy of work; looks at one
+//! that is alive, whether it would.
 
 use std::time::Duration;
 
@@ -13,6 +14,15 @@ use crate::sys::cgroup::CgroupError;
 use crate::workspace::{self, OnlyCopy};
 
 const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Looks and tells what it saw.
+pub async fn weigh(machine: Handle, record: AgentRecord) {
+    let _permit = machine.ends.acquire().await;
+    let folder = machine.folders.agent(record.agent);
+    let loss = machine.workspaces.would_lose(&folder, &record.spec.outputs).await;
+    let holds = held(loss).unwrap_or_default();
+    machine.tell(Input::Weighed { agent: record.agent, holds }).await;
+}
 
 /// Removes and tells how it went.
 pub async fn remove(machine: Handle, record: AgentRecord, discard: Discard) {
@@ -59,12 +69,16 @@ async fn bring_home(
 ) -> (Option<workspace::Collected>, Option<Vec<String>>) {
     let folder = machine.folders.agent(record.agent);
     let saved = if record.spec.checkout.is_some() { collect_now(machine, record).await.ok() } else { None };
-    let holds = match machine.workspaces.holds_only_copy(&folder, saved.as_ref()).await {
+    let holds = held(machine.workspaces.holds_only_copy(&folder, saved.as_ref()).await);
+    (saved, holds)
+}
+
+fn held(loss: OnlyCopy) -> Option<Vec<String>> {
+    match loss {
         OnlyCopy::No => None,
         OnlyCopy::Yes { what } => Some(what),
         OnlyCopy::Unknown(reason) => Some(vec![format!("what it holds cannot be told: {reason}")]),
-    };
-    (saved, holds)
+    }
 }
 
 async fn end_group(machine: &Handle, record: &AgentRecord) -> Result<(), String> {

@@ -14,6 +14,8 @@ mod uploads;
 
 pub use uploads::Uploads;
 
+use std::collections::BTreeSet;
+
 use hostd_core::AgentRecord;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::AgentId;
@@ -41,6 +43,23 @@ pub struct Asked {
 #[must_use]
 pub fn busy() -> WireError {
     WireError::new(ErrorCode::Unavailable, "the host answers as many questions as it takes").hint("try again")
+}
+
+#[must_use]
+pub fn adopting() -> WireError {
+    WireError::new(ErrorCode::Unavailable, "the host is still looking what became of its agents")
+        .hint("try again")
+}
+
+/// Of the agents of its last life this hostd has not told yet what became of these. To say that one is not there, or to
+/// take what belongs to none that it knows, would be a guess; a transcript is on the disk whatever became of its agent.
+#[must_use]
+pub fn is_too_early(question: &Question, adopting: &BTreeSet<AgentId>) -> bool {
+    let is_of_transcript = matches!(question, Question::Read { .. } | Question::Follow { .. });
+    match agent_of(question) {
+        Some(agent) => adopting.contains(&agent) && !is_of_transcript,
+        None => is_of_host(question) && !adopting.is_empty(),
+    }
 }
 
 #[must_use]
@@ -166,5 +185,28 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
     match answered {
         Ok(answer) => replier.send(&answer).await,
         Err(error) => replier.refuse(error).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_to_be_missing_or_nobodys_before_all_agents_are_known() {
+        let [known, unknown] = [1, 2].map(|n| AgentId::from_parts(n, 1));
+        let exec = |agent| Question::ExecOpen {
+            agent,
+            program: Vec::new(),
+            environment: Default::default(),
+            input: false,
+        };
+        let survey = Question::Survey { agents: Vec::new(), deep: false, added: false };
+        let read = Question::Read { agent: unknown, offset: 0, max: 1 };
+        let adopting = BTreeSet::from([unknown]);
+        assert!(is_too_early(&exec(unknown), &adopting) && is_too_early(&survey, &adopting));
+        assert!(!is_too_early(&exec(known), &adopting) && !is_too_early(&read, &adopting));
+        let all_known = BTreeSet::new();
+        assert!(!is_too_early(&exec(unknown), &all_known) && !is_too_early(&survey, &all_known));
     }
 }

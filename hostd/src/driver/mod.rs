@@ -141,6 +141,8 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
             Some(asks::busy())
         } else if ask.expires < self.hands.now() || ask.fencing < self.core.fencing() {
             Some(asks::outdated())
+        } else if asks::is_too_early(&ask.question, &self.adopting) {
+            Some(asks::adopting())
         } else {
             None
         };
@@ -306,6 +308,7 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
             | Effect::SetLimits(_)
             | Effect::Rename(_)
             | Effect::Collect(_)
+            | Effect::Weigh(_)
             | Effect::Remove { .. }
             | Effect::CallOff(_)
             | Effect::Terminate(_)
@@ -349,6 +352,7 @@ fn effect_agent(effect: &Effect) -> Option<AgentId> {
         | Effect::SetLimits(agent)
         | Effect::Rename(agent)
         | Effect::Forget(agent)
+        | Effect::Weigh(agent)
         | Effect::Collect(agent) => Some(*agent),
         Effect::Create { agent, .. }
         | Effect::Remove { agent, .. }

@@ -54,6 +54,7 @@ impl Hands for OnMachine {
             Effect::SetLimits(_) => agents::set_limits(machine, record).await,
             Effect::Rename(_) => agents::rename(machine, record).await,
             Effect::Collect(_) => agents::collect(machine, record).await,
+            Effect::Weigh(_) => agents::weigh(machine, record).await,
             Effect::Remove { discard, .. } => agents::remove(machine, record, discard).await,
             Effect::CallOff(agent) => machine.waiters.call_off(agent),
             Effect::Terminate(_) => agents::terminate(machine, record).await,

@@ -270,6 +270,15 @@ impl Workspaces {
         }
     }
 
+    /// The same of a workspace whose agent is alive: what its end would not bring home, with these outputs declared.
+    pub async fn would_lose(&self, agent_dir: &Path, outputs: &[String]) -> OnlyCopy {
+        let look = async { Ok(self.only_copy_at_its_end(agent_dir, outputs).await) };
+        match self.within("look for work that cannot be kept", look).await {
+            Ok(answer) => answer,
+            Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
+        }
+    }
+
     /// Keeps all that is in the workspace now under the next number of this agent.
     pub async fn snapshot(&self, agent_dir: &Path, agent: &str, include_ignored: bool) -> Result<Kept> {
         self.within("take a snapshot", self.snapshot_now(agent_dir, agent, include_ignored)).await

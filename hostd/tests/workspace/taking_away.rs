@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use hostd::workspace::{OnlyCopy, Options, Wanted, WorkspaceError, Workspaces};
+use hostd::workspace::{OnlyCopy, Options, PrepareSpec, Wanted, WorkspaceError, Workspaces};
 
-use super::fixture::{Fixture, can_be_root, git, kinds, write};
+use super::fixture::{Fixture, can_be_root, fingerprint, git, kinds, write};
 
 #[tokio::test]
 async fn nothing_is_left_and_no_link_is_followed() {
@@ -188,4 +188,74 @@ async fn a_workspace_in_use_stays_mounted_and_what_was_written_in_its_place_is_n
     assert_eq!(std::fs::read_to_string(workspace.path.join("kept.txt")).unwrap(), "kept\n");
     nix::mount::umount(&workspace.path).unwrap();
     assert!(!fixture.workspaces.is_mounted(&agent).unwrap(), "it was mounted once");
+}
+
+/// Who looks before an end says what would be said after it, and leaves no trace.
+#[tokio::test]
+async fn what_would_be_lost_is_known_before_the_end() {
+    type Change = fn(&std::path::Path);
+    let states: [(&str, Change); 6] = [
+        ("untouched", |_| ()),
+        ("changed", |top| write(top, "README", "changed\n")),
+        ("committed", |top| {
+            write(top, "README", "changed\n");
+            git(top, &["commit", "-qam", "work"]);
+            write(top, "new.txt", "new\n");
+        }),
+        ("stashed", |top| {
+            write(top, "README", "changed\n");
+            git(top, &["stash", "-q"]);
+        }),
+        ("on another branch", |top| {
+            git(top, &["switch", "-q", "-c", "other"]);
+            git(top, &["commit", "-q", "--allow-empty", "-m", "there"]);
+            git(top, &["switch", "-q", "phalanx/run-1/a"]);
+        }),
+        ("a repository inside", |top| {
+            std::fs::create_dir(top.join("inner")).unwrap();
+            git(&top.join("inner"), &["init", "-q"]);
+            write(top, "inner/file", "");
+        }),
+    ];
+    for kind in kinds() {
+        for (name, change) in &states {
+            let fixture = Fixture::new().await;
+            let (agent, workspace) = fixture.prepare("a", kind).await;
+            change(&workspace.path);
+            let before = fingerprint(&fixture.repo, &[]);
+            let told = fixture.workspaces.would_lose(&agent, &[]).await;
+            assert!(before == fingerprint(&fixture.repo, &[]), "{kind:?}, {name}: the look left something");
+            let collected = fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap();
+            let after = fixture.workspaces.holds_only_copy(&agent, Some(&collected)).await;
+            assert_eq!(told, after, "{kind:?}, {name}");
+            let is_safe = matches!(*name, "untouched" | "changed" | "committed");
+            // The branches and stashes of a worktree are the repository's own.
+            let is_shared = kind == Wanted::Worktree && matches!(*name, "stashed" | "on another branch");
+            assert_eq!(told == OnlyCopy::No, is_safe || is_shared, "{kind:?}, {name}: {told:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_without_a_repository_are_lost_but_for_declared_outputs() {
+    let fixture = Fixture::new().await;
+    let agent = fixture.agent_dir("a");
+    let spec = PrepareSpec {
+        repo: None,
+        branch: "phalanx/run-1/a".to_owned(),
+        user: None,
+        kind: Wanted::Auto,
+        prepared: None,
+    };
+    let workspace = fixture.workspaces.prepare(&agent, &spec).await.unwrap();
+    write(&workspace.path, "out/report.txt", "");
+    let would_lose = async |patterns: &[&str]| {
+        let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        fixture.workspaces.would_lose(&agent, &patterns).await
+    };
+    assert!(matches!(would_lose(&[]).await, OnlyCopy::Yes { .. }));
+    assert_eq!(would_lose(&["out/*.txt"]).await, OnlyCopy::No);
+    write(&workspace.path, "notes", "");
+    let OnlyCopy::Yes { what } = would_lose(&["out/*.txt", "../outside"]).await else { panic!() };
+    assert_eq!(what, ["1 file(s) in a folder without a repository"]);
 }

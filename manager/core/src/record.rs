@@ -92,6 +92,9 @@ pub struct DesiredRecord {
     /// The host refused to destroy it since it holds the only copy of work; not asked again by itself.
     #[serde(default)]
     pub kept: bool,
+    /// Of one that is wanted destroyed: it was to stop anyway, and a refusal does not change that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stops_anyway: bool,
     #[serde(default)]
     pub origin: Option<Origin>,
     /// Until then the leases that it was given may keep it alive, its first one and a tenth included; raised before

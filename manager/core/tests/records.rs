@@ -49,6 +49,7 @@ fn desired() -> DesiredRecord {
         grace_ms: Some(1_500),
         void: true,
         kept: true,
+        stops_anyway: false,
         origin: Some(origin()),
         lease_until: Some(AT.after_ms(330_000)),
     }
@@ -176,6 +177,10 @@ fn released() -> Released {
         Sample::of("desired", desired()),
         Sample::of("desired-running", least_desired(Wanted::Running)),
         Sample::of("desired-destroyed", least_desired(Wanted::Destroyed)),
+        Sample::of(
+            "desired-stopping",
+            DesiredRecord { stops_anyway: true, ..least_desired(Wanted::Destroyed) },
+        ),
         Sample::of("run", run()),
         Sample::of("run-merging", RunRecord { merge: Some(merge()), ..run() }),
         Sample::of("run-merging-whole", RunRecord { merge: Some(rechecked()), ..run() }),

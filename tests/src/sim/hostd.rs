@@ -48,6 +48,7 @@ pub enum Job {
     Terminate(AgentId),
     Kill(AgentId),
     Collect(AgentId),
+    Weigh(AgentId),
     Remove(AgentId, Discard),
 }
 
@@ -218,6 +219,7 @@ impl World {
             Effect::Terminate(agent) => job(self, 1, 50, Job::Terminate(agent)),
             Effect::Kill(agent) => job(self, 1, 50, Job::Kill(agent)),
             Effect::Collect(agent) => job(self, 10, 400, Job::Collect(agent)),
+            Effect::Weigh(agent) => job(self, 10, 200, Job::Weigh(agent)),
             Effect::Remove { agent, discard } => job(self, 10, 200, Job::Remove(agent, discard)),
             Effect::AskLease { agent, generation } => {
                 let asked_at = self.machines[m].clock(self.now);
@@ -324,6 +326,14 @@ impl World {
                 let input = Input::Collected { agent, collected };
                 self.in_host(m, life, ms, HostEvent::Input(Box::new(input)));
             }
+            Job::Weigh(agent) => {
+                // Most of it is brought home at the end; some cannot be.
+                let keeps = storm && self.dice.percent(30);
+                let holds =
+                    if keeps { vec!["a repository of its own in inner/".to_owned()] } else { Vec::new() };
+                let ms = self.dice.between(1, 50);
+                self.in_host(m, life, ms, HostEvent::Input(Box::new(Input::Weighed { agent, holds })));
+            }
             Job::Remove(agent, discard) => {
                 let fails = storm && self.dice.percent(5);
                 let Some(folder) = self.machines[m].folders.get_mut(&agent) else { return };
@@ -422,6 +432,7 @@ fn agent_of(effect: &Effect) -> Option<AgentId> {
         | Effect::SetLimits(agent)
         | Effect::Rename(agent)
         | Effect::Forget(agent)
+        | Effect::Weigh(agent)
         | Effect::Collect(agent) => Some(*agent),
         Effect::Create { agent, .. }
         | Effect::Remove { agent, .. }

@@ -4,6 +4,7 @@ use phalanx_tests::install::Install;
 use phalanx_tests::json;
 use phalanx_tests::scratch::Repo;
 use phalanx_tests::wait;
+use protocol::agent::Phase;
 
 fn refused(install: &Install, name: &str, why: &str) {
     let ran = install.run(&["destroy", name, "-o", "json"]).ended_with(5);
@@ -44,6 +45,46 @@ fn an_agent_that_holds_the_only_copy_of_work_is_not_destroyed() {
         assert_ne!(install.create(name, &[], &["hang"]).id, agent.id);
     }
     assert_eq!(repo.refs().len(), 1, "{:?}", repo.refs());
+}
+
+/// A refusal finds the agent as it was: looked at first, stopped only where nothing would be lost.
+#[test]
+fn a_live_agent_that_holds_the_only_copy_of_work_goes_on() {
+    let install = Install::start();
+    let repo = install.repo("repo");
+    let path = repo.path.to_str().unwrap().to_owned();
+    let picture = repo.picture();
+    install.create("plain", &[], &["write", "README", "all there is", "hang"]);
+    install.create("nested", &["--repo", &path], &["write", "README", "changed", "hang"]);
+    for name in ["plain", "nested"] {
+        let file = install.agent(name).workspace().join("README");
+        let read = || std::fs::read_to_string(&file).unwrap_or_default();
+        wait::until(wait::LIMIT, "its file", read, |text| text == "all there is" || text == "changed");
+    }
+    let inner = Repo::new(install.agent("nested").workspace().join("inner"));
+    let before = ["plain", "nested"].map(|name| install.agent(name).report().started_at);
+    refused(&install, "plain", "1 file");
+    refused(&install, "nested", "inner");
+    // The next hostd does not come back to it.
+    install.kill("hostd");
+    install.settled();
+    for (name, started_at) in ["plain", "nested"].into_iter().zip(before) {
+        let agent = install.agent(name);
+        assert_eq!((agent.phase, agent.wanted.as_str()), (Phase::Running, "running"), "{name}");
+        assert_eq!(agent.report().started_at, started_at, "{name}");
+        let read = || install.run(&["exec", name, "--", "cat", "README"]);
+        wait::until(wait::LIMIT, "its host knows it again", read, |ran| {
+            assert!(!ran.stderr.contains("no such agent"), "{}", ran.stderr);
+            ["all there is", "changed"].contains(&ran.text().trim())
+        });
+    }
+    assert!(picture == repo.picture(), "a look leaves nothing in the user's repository");
+    // What is not committed is saved at its end: it does not stand in the way.
+    std::fs::remove_dir_all(&inner.path).unwrap();
+    let agent = install.agent("nested");
+    install.run(&["destroy", "nested"]).succeeded();
+    install.gone(agent.id);
+    is_saved(&repo, "README", "changed");
 }
 
 #[test]

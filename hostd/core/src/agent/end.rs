@@ -42,6 +42,7 @@ impl Agent {
 
     pub(super) fn after_end(&mut self) -> Vec<Effect> {
         self.kill_at = None;
+        self.holds.clear();
         self.forget_settings();
         self.forget_signals();
         let spec = &self.record.spec;

@@ -214,7 +214,7 @@ impl Agent {
         let ended = !self.stage.is_live();
         let why = if ended || self.stage == Stage::Draining {
             Some("its program has ended")
-        } else if self.record.wanted != Wanted::Running {
+        } else if self.is_stopping() {
             Some("it was asked to stop")
         } else {
             None

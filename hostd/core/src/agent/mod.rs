@@ -91,6 +91,7 @@ pub struct Agent {
     /// A step was asked of the machine, and its outcome has not come.
     is_freezing: bool,
     is_limiting: bool,
+    is_weighing: bool,
     /// After a freeze or a thaw that failed.
     freeze_at: Option<Timestamp>,
     talk: Talk,
@@ -121,6 +122,7 @@ impl Agent {
             unmet: BTreeMap::new(),
             is_freezing: false,
             is_limiting: false,
+            is_weighing: false,
             freeze_at: None,
             talk: Talk::default(),
         }
@@ -146,7 +148,7 @@ impl Agent {
 
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.stage.is_live() && self.record.wanted != Wanted::Running
+        self.stage.is_live() && self.record.stop_requested
     }
 
     /// The earliest moment at which [`Agent::tick`] has work.
@@ -263,17 +265,16 @@ impl Agent {
     }
 
     fn stop_if_wanted(&mut self, now: Timestamp) -> Vec<Effect> {
+        if self.is_weighed_first() {
+            return self.weigh();
+        }
         let grace_ms = match self.record.wanted {
             Wanted::Running => return Vec::new(),
             Wanted::Stopped { grace_ms } => grace_ms,
             Wanted::Destroyed { .. } => self.record.spec.grace_ms,
         };
         match self.stage {
-            Stage::Running | Stage::Draining => {
-                self.record.stop_requested = true;
-                self.kill_at = Some(now.after_ms(grace_ms));
-                vec![Effect::Terminate(self.record.agent)]
-            }
+            Stage::Running | Stage::Draining => self.terminate(now, grace_ms),
             // The start is on its way: its outcome comes, and the stop follows it. A base may take long.
             Stage::Creating => {
                 self.record.stop_requested = true;
@@ -281,6 +282,12 @@ impl Agent {
             }
             Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed => Vec::new(),
         }
+    }
+
+    fn terminate(&mut self, now: Timestamp, grace_ms: u64) -> Vec<Effect> {
+        self.record.stop_requested = true;
+        self.kill_at = Some(now.after_ms(grace_ms));
+        vec![Effect::Terminate(self.record.agent)]
     }
 
     pub fn preparing(&mut self) -> Vec<Effect> {

@@ -1,6 +1,9 @@
-//! The removal of an ended agent: asked of the shell, refused where it would lose work, tried again where it failed.
+//! The removal of an agent: refused where it would lose work, tried again where it failed.
+//!
+//! One that is alive is looked at before it is stopped, so that a refusal finds it as it was. That look is not the last
+//! word: what it does until its end is looked at again by the removal itself.
 
-use protocol::agent::Role;
+use protocol::agent::{Role, first_launch};
 use protocol::ids::Generation;
 use protocol::order::Discard;
 use protocol::time::Timestamp;
@@ -16,11 +19,12 @@ const REMOVE_AGAIN_MS: u64 = 10_000;
 impl Agent {
     pub fn destroy(&mut self, now: Timestamp, generation: Generation, discard: Discard) -> Vec<Effect> {
         self.record.generation = generation;
-        let was_running = self.record.wanted == Wanted::Running;
         self.record.wanted = Wanted::Destroyed { discard };
+        // Of an earlier refusal: this one is decided anew.
+        self.holds.clear();
         match self.stage {
             Stage::Creating | Stage::Running | Stage::Draining => {
-                if was_running || self.kill_at.is_none() {
+                if self.kill_at.is_none() {
                     self.stop_if_wanted(now)
                 } else {
                     Vec::new()
@@ -29,6 +33,40 @@ impl Agent {
             Stage::Ended => self.remove_if_wanted(),
             Stage::Collecting | Stage::Removing | Stage::Destroyed => Vec::new(),
         }
+    }
+
+    /// It is alive, nothing has asked it to end, and a destroy that would lose work shall leave it so. What never ran
+    /// has no work, and that of a verification is never the only copy.
+    pub(super) fn is_weighed_first(&self) -> bool {
+        let may_have_work = self.stage != Stage::Creating || self.record.launch > first_launch();
+        self.record.wanted == Wanted::Destroyed { discard: Discard::Keep }
+            && self.stage.is_live()
+            && may_have_work
+            && self.record.spec.role != Role::Verify
+            && !self.record.stop_requested
+    }
+
+    pub(super) fn weigh(&mut self) -> Vec<Effect> {
+        // The outcome of a start comes first.
+        if self.is_weighing || self.stage == Stage::Creating {
+            return Vec::new();
+        }
+        self.is_weighing = true;
+        vec![Effect::Weigh(self.record.agent)]
+    }
+
+    /// What its removal would lose, if it ended now.
+    pub fn weighed(&mut self, now: Timestamp, holds: Vec<String>) -> Vec<Effect> {
+        self.is_weighing = false;
+        if !self.is_weighed_first() {
+            return Vec::new();
+        }
+        if holds.is_empty() {
+            return self.terminate(now, self.record.spec.grace_ms);
+        }
+        self.holds = holds;
+        self.record.wanted = Wanted::Running;
+        Vec::new()
     }
 
     pub(super) fn remove_if_wanted(&mut self) -> Vec<Effect> {

@@ -26,6 +26,10 @@ impl Agent {
         if generation <= self.record.generation {
             return Vec::new();
         }
+        if self.is_weighed_first() {
+            // It was refused before, and the order that it was refused for has come twice.
+            self.record.wanted = Wanted::Running;
+        }
         let effects = self.take_settings(generation, spec);
         self.take_launch(spec.launch);
         self.record.spec.frozen = spec.frozen;
@@ -66,7 +70,7 @@ impl Agent {
 
     fn settle_running(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let wants_frozen = self.record.spec.frozen && self.record.wanted == Wanted::Running;
+        let wants_frozen = self.record.spec.frozen && !self.is_stopping();
         self.freeze_at = self.freeze_at.filter(|at| *at > now);
         if wants_frozen != self.facts.frozen && !self.is_freezing && self.freeze_at.is_none() {
             self.is_freezing = true;

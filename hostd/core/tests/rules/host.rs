@@ -208,6 +208,7 @@ pub(crate) fn kinds(effects: &[Effect]) -> Vec<&'static str> {
             Effect::Terminate(_) => "terminate",
             Effect::Kill(_) => "kill",
             Effect::Collect(_) => "collect",
+            Effect::Weigh(_) => "weigh",
             Effect::Remove { .. } => "remove",
             Effect::AskLease { .. } => "ask-lease",
             Effect::SetLease { .. } => "set-lease",

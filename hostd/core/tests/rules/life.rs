@@ -6,11 +6,10 @@ use crate::host::{
     stop_within,
 };
 use hostd_core::{Effect, ExitCause, ExitSeen, Found, Input, Removal, Stage, Wanted};
-use protocol::agent::{AgentSpec, EndCause, Phase, Role, StartStep};
+use protocol::agent::{AgentSpec, EndCause, Phase, StartStep};
 use protocol::event::Fact;
 use protocol::ids::{Fencing, Incarnation};
 use protocol::order::Discard;
-use protocol::report::{Collected, Life};
 use protocol::time::Timestamp;
 
 // Which orders count
@@ -323,97 +322,6 @@ fn a_later_record_that_cannot_be_saved_does_not_deny_a_start_under_way() {
     assert_eq!(kinds(&bench.started(1))[0], "terminate");
     let effects = bench.give(Input::Ended { agent: agent_id(1), exit: exit(0) });
     assert_eq!(report(&effects).end.unwrap().cause, EndCause::Requested);
-}
-
-// Destroying
-
-/// Of an operator's own agent the report names what was brought home last; an attempt was judged by what it had at
-/// its end.
-#[test]
-fn what_a_removal_brought_home_is_reported_of_an_own_agent_only() {
-    for (role, named) in [(Role::Own, "late"), (Role::Attempt, "c1")] {
-        let mut bench = Bench::new();
-        bench.order(ensure(1, 1, AgentSpec { role, ..spec() }));
-        bench.started(1);
-        bench.give(Input::Ended { agent: agent_id(1), exit: exit(0) });
-        bench.collected(1);
-        bench.order(destroy(1, 2, Discard::Keep));
-        let late = Collected { commit: Some("late".into()), ..Collected::default() };
-        let outcome = Removal::Done { collected: Some(Box::new(late)) };
-        let told = report(&bench.give(Input::Removed { agent: agent_id(1), outcome }));
-        assert_eq!(told.collected.unwrap().commit.as_deref(), Some(named), "{role}");
-    }
-}
-
-#[test]
-fn destroy_stops_collects_removes_and_leaves_a_tombstone() {
-    let mut bench = Bench::running();
-    assert_eq!(kinds(&bench.order(destroy(1, 2, Discard::Keep))), ["save", "terminate", "report"]);
-    let effects = bench.give(Input::Ended { agent: agent_id(1), exit: killed(15) });
-    assert!(kinds(&effects).contains(&"collect"));
-    assert_eq!(kinds(&bench.collected(1)), ["save", "remove", "report"]);
-    let effects =
-        bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
-    assert_eq!(kinds(&effects), ["save", "report", "event"]);
-    assert_eq!(report(&effects).life, Life::Destroyed);
-    assert_eq!(report(&effects).phase, Phase::Stopped);
-    assert_eq!(kinds(&bench.order(ensure(1, 9, spec()))), ["save", "report"], "it does not come back");
-}
-
-#[test]
-fn destroy_of_an_unknown_agent_leaves_a_tombstone() {
-    let mut bench = Bench::new();
-    let effects = bench.order(destroy(1, 2, Discard::Keep));
-    assert_eq!(kinds(&effects), ["save", "remove", "report", "event"]);
-    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
-    assert_eq!(bench.order(ensure(1, 1, spec())), vec![]);
-    assert_eq!(bench.stage(1), Stage::Destroyed);
-}
-
-#[test]
-fn destroy_is_refused_for_work_that_exists_nowhere_else_until_the_operator_discards_it() {
-    let mut bench = Bench::ended();
-    bench.order(destroy(1, 2, Discard::Keep));
-    let refused = Removal::Refused { holds: vec!["2 uncommitted files".into()] };
-    let effects = bench.give(Input::Removed { agent: agent_id(1), outcome: refused });
-    assert_eq!(kinds(&effects), ["save", "report"]);
-    assert_eq!(report(&effects).holds, ["2 uncommitted files"]);
-    assert_eq!((report(&effects).life, bench.stage(1)), (Life::Present, Stage::Ended));
-    assert!(matches!(bench.record(1).wanted, Wanted::Stopped { .. }), "no restart tries it again");
-    let effects = bench.order(destroy(1, 3, Discard::Yes));
-    assert!(effects.contains(&Effect::Remove { agent: agent_id(1), discard: Discard::Yes }));
-    let effects =
-        bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
-    assert!(report(&effects).holds.is_empty());
-    let told = effects
-        .iter()
-        .any(|e| matches!(e, Effect::Event { fact: Fact::AgentDestroyed { discarded: true, .. }, .. }));
-    assert!(told);
-}
-
-#[test]
-fn a_discard_that_comes_during_a_refused_removal_wins() {
-    let mut bench = Bench::ended();
-    bench.order(destroy(1, 2, Discard::Keep));
-    bench.order(destroy(1, 3, Discard::Yes));
-    let refused = Removal::Refused { holds: vec!["x".into()] };
-    let effects = bench.give(Input::Removed { agent: agent_id(1), outcome: refused });
-    assert!(effects.contains(&Effect::Remove { agent: agent_id(1), discard: Discard::Yes }));
-}
-
-#[test]
-fn a_removal_that_failed_is_tried_again_and_shown() {
-    let mut bench = Bench::ended();
-    bench.order(destroy(1, 2, Discard::Keep));
-    let failed = Removal::Failed { reason: "busy".into() };
-    let told = report(&bench.give(Input::Removed { agent: agent_id(1), outcome: failed }));
-    assert_eq!((told.reason.as_str(), told.degraded), ("busy", vec!["remove-failed".to_owned()]));
-    assert_eq!(kinds(&bench.pass(10_000)), ["remove"]);
-    let told = report(
-        &bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } }),
-    );
-    assert_eq!((told.life, told.degraded), (Life::Destroyed, vec![]));
-    assert_eq!(bench.core.deadline(), None);
 }
 
 // Leases

@@ -1,4 +1,4 @@
-//! What a host core promises: rules by name (`life`, `adoption`, `messages`), and properties of any sequence of inputs.
+//! What a host core promises: rules by name (`life`, `adoption`, `removal`, `messages`), and properties of any sequence of inputs.
 
 #[cfg(test)]
 mod adoption;
@@ -12,5 +12,7 @@ mod messages;
 mod preparing;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod removal;
 #[cfg(test)]
 mod signals;

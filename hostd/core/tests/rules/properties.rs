@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
                 agent, kind, generation, fencing, flaw, grace_ms, form,
             }
         ),
-        10 => (0..3_u64, 0..22_u8, 0..5_u8)
+        10 => (0..3_u64, 0..24_u8, 0..5_u8)
             .prop_map(|(agent, kind, detail)| Step::Outcome { agent, kind, detail }),
         3 => (0..40_000_u64).prop_map(|ms| Step::Pass { ms }),
         1 => prop::collection::vec(0..7_u8, 3).prop_map(|found| Step::Restart { found }),
@@ -188,7 +188,7 @@ impl Watched {
     fn watch(&mut self, effect: &Effect) -> Result<(), TestCaseError> {
         match effect {
             Effect::Save(record) => {
-                if record.wanted != Wanted::Running || record.end.is_some() {
+                if record.stop_requested || record.end.is_some() {
                     self.never_again.insert((record.agent, record.launch));
                 }
                 self.disk.insert(record.agent, (**record).clone());
@@ -204,7 +204,7 @@ impl Watched {
             Effect::Freeze(agent) => {
                 self.is_saved(*agent)?;
                 let record = self.record(*agent);
-                prop_assert!(record.spec.frozen && record.wanted == Wanted::Running, "frozen unasked");
+                prop_assert!(record.spec.frozen && !record.stop_requested, "frozen unasked");
             }
             Effect::Thaw(agent) | Effect::SetLimits(agent) | Effect::Rename(agent) => {
                 self.is_saved(*agent)?
@@ -220,6 +220,12 @@ impl Watched {
             Effect::Collect(agent) => {
                 self.is_saved(*agent)?;
                 prop_assert!(self.record(*agent).end.is_some(), "collected before its end");
+            }
+            Effect::Weigh(agent) => {
+                self.is_saved(*agent)?;
+                let record = self.record(*agent);
+                prop_assert!(record.end.is_none() && !record.stop_requested, "too late to be let be");
+                prop_assert_eq!(record.wanted, Wanted::Destroyed { discard: Discard::Keep });
             }
             Effect::Remove { agent, discard } => {
                 self.is_saved(*agent)?;
@@ -326,6 +332,10 @@ fn outcome((agent, launch): (AgentId, u32), kind: u8, detail: u8, now: Timestamp
             Input::Signalled { agent, activity, evidence: Evidence::Screen }
         }
         20 => Input::Preparing { agent },
+        21 | 22 => {
+            let holds = if detail == 0 { vec!["work".to_owned()] } else { Vec::new() };
+            Input::Weighed { agent, holds }
+        }
         _ => Input::Disk { used_percent: if detail == 0 { 99 } else { 10 } },
     }
 }

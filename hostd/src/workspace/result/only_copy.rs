@@ -2,7 +2,7 @@
 //! a removal. Leaves to others: asking the person.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::error::{Error, Result};
 use super::super::git::{Git, is_object_id};
@@ -10,7 +10,7 @@ use super::super::manifest::{self, Folders, Kind, Manifest};
 use super::super::{Workspaces, blocking, refs};
 use super::inspect::{self, Found};
 use super::snapshot::View;
-use super::{Collected, first_entry};
+use super::{Collected, first_entry, outputs};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OnlyCopy {
@@ -21,6 +21,15 @@ pub enum OnlyCopy {
     },
     /// It could not be found out.
     Unknown(String),
+}
+
+/// What of it is, or will be, somewhere else.
+#[derive(Clone, Copy, Debug)]
+enum Elsewhere<'a> {
+    /// What was brought home, if it was.
+    Collected(Option<&'a Collected>),
+    /// What an end now would bring home: HEAD, the files beyond it, and what these patterns name.
+    AtTheEnd { outputs: &'a [String] },
 }
 
 /// What lies in the folders of a workspace that no manifest tells of.
@@ -44,7 +53,19 @@ impl Workspaces {
         agent_dir: &Path,
         collected: Option<&Collected>,
     ) -> OnlyCopy {
-        match self.look_for_only_copy(agent_dir, collected).await {
+        self.only_copy(agent_dir, Elsewhere::Collected(collected)).await
+    }
+
+    pub(in super::super) async fn only_copy_at_its_end(
+        &self,
+        agent_dir: &Path,
+        outputs: &[String],
+    ) -> OnlyCopy {
+        self.only_copy(agent_dir, Elsewhere::AtTheEnd { outputs }).await
+    }
+
+    async fn only_copy(&self, agent_dir: &Path, elsewhere: Elsewhere<'_>) -> OnlyCopy {
+        match self.look_for_only_copy(agent_dir, elsewhere).await {
             Ok(what) if what.is_empty() => OnlyCopy::No,
             Ok(what) => OnlyCopy::Yes { what },
             // Never made, unless its record was lost: files prove that it was.
@@ -53,15 +74,11 @@ impl Workspaces {
         }
     }
 
-    async fn look_for_only_copy(
-        &self,
-        agent_dir: &Path,
-        collected: Option<&Collected>,
-    ) -> Result<Vec<String>> {
+    async fn look_for_only_copy(&self, agent_dir: &Path, elsewhere: Elsewhere<'_>) -> Result<Vec<String>> {
         let folders = Folders::of(agent_dir);
         let manifest = manifest::required(&folders)?;
         if manifest.kind == Kind::Plain {
-            return plain(folders, collected).await;
+            return plain(folders, elsewhere).await;
         }
         self.mount_again(&folders, &manifest).await?;
         let (at, facts) = (folders.clone(), manifest.clone());
@@ -78,18 +95,23 @@ impl Workspaces {
         let view = View::open(git, &folders, &manifest, &found).await?;
         if let Some(changes) = view.changes(git, &folders).await? {
             what.extend(changes.not_saved.iter().map(|path| format!("a repository of its own in {path}")));
-            let tree = view.tree(git, &folders, &changes).await?;
-            if tree != view.head_tree(git).await? && !is_kept(git, &manifest, collected, &tree).await? {
-                let untracked = changes.untracked;
-                what.push(format!(
-                    "uncommitted changes in {} file(s), {untracked} of them untracked",
-                    changes.files
-                ));
+            if let Elsewhere::Collected(collected) = elsewhere {
+                let tree = view.tree(git, &folders, &changes).await?;
+                if tree != view.head_tree(git).await? && !is_kept(git, &manifest, collected, &tree).await? {
+                    let untracked = changes.untracked;
+                    what.push(format!(
+                        "uncommitted changes in {} file(s), {untracked} of them untracked",
+                        changes.files
+                    ));
+                }
             }
         }
-        let elsewhere = outside(git, &manifest, &found).await?;
+        let mut outside = outside(git, &manifest, &found).await?;
+        if let Elsewhere::AtTheEnd { .. } = elsewhere {
+            outside.insert(found.head.clone());
+        }
         let tips = tips(&manifest, &found)?;
-        let unreached = count(git, &view, &tips, &elsewhere).await?;
+        let unreached = count(git, &view, &tips, &outside).await?;
         if unreached > 0 {
             what.push(format!("{unreached} commit(s) that no ref of the repository reaches"));
         }
@@ -98,10 +120,17 @@ impl Workspaces {
 }
 
 /// Outputs that were copied are elsewhere; any other file of a plain folder is not.
-async fn plain(folders: Folders, collected: Option<&Collected>) -> Result<Vec<String>> {
-    let copied: BTreeSet<_> =
-        collected.into_iter().flat_map(|c| c.outputs.iter().map(|output| output.path.clone())).collect();
+async fn plain(folders: Folders, elsewhere: Elsewhere<'_>) -> Result<Vec<String>> {
+    let (copied, declared) = match elsewhere {
+        Elsewhere::Collected(collected) => {
+            let outputs = collected.into_iter().flat_map(|c| &c.outputs);
+            (outputs.map(|output| output.path.clone()).collect(), Vec::new())
+        }
+        Elsewhere::AtTheEnd { outputs } => (BTreeSet::new(), outputs.to_vec()),
+    };
     blocking("look at a workspace", move || {
+        let mut copied: BTreeSet<PathBuf> = copied;
+        copied.extend(outputs::named(&folders.work, &declared)?);
         if first_entry(&folders.work)?.is_none() {
             return Ok(Vec::new());
         }

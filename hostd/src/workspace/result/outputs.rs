@@ -73,6 +73,15 @@ pub(crate) fn collect(work: &Path, wanted: &Wanted<'_>) -> Result<(Vec<Output>, 
     Ok((outputs, problems))
 }
 
+/// The files that these patterns name now, whether or not they can be copied.
+pub(crate) fn named(work: &Path, patterns: &[String]) -> Result<Vec<PathBuf>> {
+    let mut named = Vec::new();
+    for pattern in patterns.iter().filter_map(|declared| parse(declared)) {
+        named.extend(matches(work, &pattern)?);
+    }
+    Ok(named)
+}
+
 struct Declared {
     /// The levels before the first that is a pattern.
     start: PathBuf,

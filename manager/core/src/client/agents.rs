@@ -5,6 +5,7 @@ use protocol::api::{CreateAgent, Outcome, Reachability, Reply, Target};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, HostId, Region};
 use protocol::order::Discard;
+use protocol::report::Report;
 use protocol::task::Waiting;
 use protocol::time::Timestamp;
 
@@ -18,14 +19,18 @@ use crate::run::placement;
 use crate::run::queue::Demand;
 
 /// The host says that nothing was removed, and what would have been lost, if it still knows.
-pub(crate) fn refused_to_destroy(holds: &[String]) -> WireError {
+pub(crate) fn refused_to_destroy(report: Option<&Report>) -> WireError {
     let mut message = String::from("it holds the only copy of work");
+    let holds = report.map(|report| report.holds.as_slice()).unwrap_or_default();
     if !holds.is_empty() {
         message = format!("{message}: {}", holds.join(", "));
     }
-    message.push_str("; it is stopped and otherwise as it was");
-    WireError::new(ErrorCode::Conflict, message)
-        .hint("phalanx start goes on with it; phalanx destroy --discard")
+    let (state, remedy) = if report.is_some_and(|report| report.end.is_none()) {
+        ("it goes on as it was", "phalanx exec or attach to save that elsewhere; phalanx destroy --discard")
+    } else {
+        ("it is stopped and otherwise as it was", "phalanx start goes on with it; phalanx destroy --discard")
+    };
+    WireError::new(ErrorCode::Conflict, format!("{message}; {state}")).hint(remedy)
 }
 
 impl Core {

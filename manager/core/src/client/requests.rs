@@ -140,8 +140,7 @@ impl Core {
                 }
                 // Refused while nobody waited, maybe under the manager before this one.
                 Ok(agent) if self.fleet.desired(*agent).is_some_and(|desired| desired.kept) => {
-                    let holds = self.fleet.report(*agent).map_or(&[][..], |report| &report.holds);
-                    Some(Err(super::refused_to_destroy(holds)))
+                    Some(Err(super::refused_to_destroy(self.fleet.report(*agent))))
                 }
                 Ok(agent) => {
                     self.requests.waiting.entry(*agent).or_default().insert(key.clone());

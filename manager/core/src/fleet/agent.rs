@@ -205,15 +205,15 @@ impl Agent {
         })
     }
 
-    /// What a refused `destroy` would have lost.
-    pub(crate) fn refusal(&self) -> Option<&[String]> {
+    /// The report that refuses a `destroy`: it says what would have been lost.
+    pub(crate) fn refusal(&self) -> Option<&Report> {
         let desired = self.desired.as_ref()?;
         let report = self.observed.as_ref()?;
         let refused = desired.wanted == Wanted::Destroyed
             && report.life != Life::Destroyed
             && report.generation >= desired.generation
             && !report.holds.is_empty();
-        refused.then_some(report.holds.as_slice())
+        refused.then_some(report.as_ref())
     }
 }
 

@@ -36,8 +36,9 @@ impl Core {
     pub fn ended_before(&self, now: Timestamp, age_ms: u64) -> Vec<AgentId> {
         let is_due = |id: AgentId| {
             let asked = self.fleet.desired(id).is_none_or(|desired| match desired.wanted {
-                Wanted::Running | Wanted::Stopped => desired.kept,
+                Wanted::Stopped => desired.kept,
                 Wanted::Destroyed => true,
+                Wanted::Running => false,
             });
             let end = self.fleet.report(id).and_then(|report| report.end.as_ref());
             let task = self.work.task_of_agent(id).and_then(|task| self.work.task(task));

@@ -67,8 +67,8 @@ impl Core {
     }
 
     fn settle_refusal(&mut self, id: AgentId) {
-        let Some(holds) = self.fleet.agent(id).and_then(|agent| agent.refusal()) else { return };
-        let refusal = crate::client::refused_to_destroy(holds);
+        let Some(report) = self.fleet.agent(id).and_then(|agent| agent.refusal()) else { return };
+        let refusal = crate::client::refused_to_destroy(Some(report));
         self.keep_after_refusal(id);
         self.decide_destroy(id, Some(&refusal));
     }

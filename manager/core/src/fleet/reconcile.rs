@@ -37,6 +37,7 @@ impl Core {
             grace_ms: None,
             void: false,
             kept: false,
+            stops_anyway: false,
             origin,
             lease_until,
         };
@@ -47,13 +48,22 @@ impl Core {
     /// The program shall end. Nothing to do for one that is wanted stopped or less already.
     pub(crate) fn want_stopped(&mut self, id: AgentId, grace_ms: Option<u64>) {
         self.adopt(id);
-        let wanted = self.fleet.desired(id).map(|d| d.wanted);
-        match wanted {
-            Some(Wanted::Running) => self.raise(id, |desired| {
+        let Some(desired) = self.fleet.desired(id) else { return };
+        match desired.wanted {
+            Wanted::Running => self.raise(id, |desired| {
                 desired.wanted = Wanted::Stopped;
                 desired.grace_ms = grace_ms;
             }),
-            Some(Wanted::Stopped | Wanted::Destroyed) | None => {}
+            // Its host may refuse; until then there is nothing else to tell it.
+            Wanted::Destroyed if !desired.stops_anyway => {
+                self.fleet.update(id, |agent| {
+                    if let Some(desired) = &mut agent.desired {
+                        (desired.stops_anyway, desired.grace_ms) = (true, grace_ms);
+                    }
+                });
+                self.desired_changed(id);
+            }
+            Wanted::Stopped | Wanted::Destroyed => {}
         }
     }
 
@@ -65,6 +75,7 @@ impl Core {
             && (desired.discard == Discard::Yes || discard == Discard::Keep);
         if !enough {
             self.raise(id, |desired| {
+                desired.stops_anyway |= desired.wanted == Wanted::Stopped;
                 desired.wanted = Wanted::Destroyed;
                 desired.discard = discard;
                 desired.kept = false;
@@ -72,10 +83,12 @@ impl Core {
         }
     }
 
-    /// The host refused: the agent stays, stopped, and is not asked for again by itself.
+    /// The host refused: the agent stays as it is, alive or ended, and is not asked for again by itself.
     pub(crate) fn keep_after_refusal(&mut self, id: AgentId) {
+        let goes_on = self.fleet.report(id).is_some_and(|report| report.end.is_none() && !report.stopping);
         self.raise(id, |desired| {
-            desired.wanted = Wanted::Stopped;
+            let stops_anyway = std::mem::take(&mut desired.stops_anyway);
+            desired.wanted = if goes_on && !stops_anyway { Wanted::Running } else { Wanted::Stopped };
             desired.kept = true;
         });
     }
@@ -96,6 +109,7 @@ impl Core {
             grace_ms: None,
             void: false,
             kept: false,
+            stops_anyway: false,
             origin: None,
             lease_until: None,
         };

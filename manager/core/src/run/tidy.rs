@@ -46,8 +46,10 @@ impl Core {
     fn is_to_go(&self, id: AgentId) -> bool {
         let Some(desired) = self.fleet.desired(id) else { return false };
         let asked = match desired.wanted {
-            Wanted::Running | Wanted::Stopped => desired.kept,
+            Wanted::Stopped => desired.kept,
             Wanted::Destroyed => true,
+            // Refused while it was alive, if ever: it did more since.
+            Wanted::Running => false,
         };
         !asked
             && match self.fleet.standing(id) {

@@ -294,16 +294,16 @@ impl World {
             Command::Destroy { spec, discard, .. } => {
                 let program = host.programs.entry(agent).or_insert_with(|| tombstone(*spec, generation));
                 program.generation = generation;
+                program.holds.clear();
+                if !program.work.is_empty() && discard == Discard::Keep {
+                    program.holds = program.work.clone();
+                    return self.report(agent);
+                }
                 if program.end.is_none() {
                     program.end = Some(requested(now));
                     program.collected = Some(collected(None));
                 }
-                program.holds.clear();
-                if program.work.is_empty() || discard == Discard::Yes {
-                    program.destroyed = true;
-                } else {
-                    program.holds = program.work.clone();
-                }
+                program.destroyed = true;
             }
         }
         self.report(agent);

@@ -220,9 +220,9 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
     Limit(settings::Limit),
     /// Remove agents and their workspaces; what they printed stays
     ///
-    /// Work in a repository is kept in refs first, and the answer names them; work that cannot be kept so is not removed
-    /// without --discard, and its agent is then stopped and otherwise as it was. Files that git ignores go with the
-    /// workspace: `phalanx snapshot create --include-ignored` keeps those too.
+    /// Work in a repository is kept in refs first, and the answer names them. Work that cannot be kept so is not removed
+    /// without --discard: its agent goes on as it was. Files that git ignores go with the workspace: `phalanx snapshot
+    /// create --include-ignored` keeps those too.
     #[command(before_help = "Examples:\n  phalanx destroy demo\n  phalanx destroy demo --discard")]
     Destroy(agent::Destroy),
 

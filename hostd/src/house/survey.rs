@@ -120,13 +120,13 @@ fn label(record: &AgentRecord) -> String {
     record.spec.name.to_string()
 }
 
-/// What destroying it would lose, as far as can be told without bringing anything home first: then it may be less.
+/// What destroying it would lose, which brings home what it can.
 async fn look_for_work(machine: &Handle, record: &AgentRecord, holdings: &mut [Holding]) {
     let folder = machine.folders.agent(record.agent);
     if record.removed {
         return;
     }
-    let holds = match machine.workspaces.holds_only_copy(&folder, None).await {
+    let holds = match machine.workspaces.would_lose(&folder, &record.spec.outputs).await {
         OnlyCopy::No => return,
         OnlyCopy::Yes { what } => format!("holds {}", what.join("; ")),
         OnlyCopy::Unknown(reason) => format!("what it holds cannot be told: {reason}"),

@@ -74,7 +74,7 @@ pub fn messages(glance: &Glance<'_>, targets: &[String], messages: &[MessageId])
 /// # Errors
 /// When nothing, or more than one thing, is called so.
 pub fn find(glance: &Glance<'_>, target: &str) -> Result<Found, WireError> {
-    let id = glance.core.find_agent(target)?;
+    let id = glance.core.find_agent_of(target)?;
     agent(glance, id)
         .ok_or_else(|| WireError::new(ErrorCode::NotFound, format!("no agent {target:?}")).hint("phalanx ls"))
 }

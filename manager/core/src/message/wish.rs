@@ -109,7 +109,7 @@ impl Core {
     }
 
     fn talkable(&self, target: &str) -> Result<AgentId, WireError> {
-        let agent = self.find_agent(target)?;
+        let agent = self.find_agent_of(target)?;
         let role = self.fleet.agent(agent).and_then(|agent| agent.spec()).map(|spec| spec.role);
         if role == Some(Role::Verify) {
             let message = format!("agent {target:?} verifies: nobody talks to it");

@@ -431,6 +431,11 @@ fn why_tells_state_reason_and_remedy_of_agents_tasks_and_runs() {
     for (named, hint) in [("a", "a#1"), ("r/a", "r/a#1"), ("b", "phalanx ls"), ("nothing", "phalanx ls")] {
         assert!(world.core.find_agent(named).unwrap_err().hint.contains(hint), "{named}");
     }
+    let last = world.core.find_agent("a#1");
+    for named in ["a", "r/a", "a#1"] {
+        assert_eq!(world.core.find_agent_of(named), last, "who looks at a task means its last agent");
+    }
+    assert!(world.core.find_agent_of("b").is_err(), "it has had none");
     let agent: AgentId = world.at_work(run, "a");
     world.exit(agent, 2);
     assert_eq!(world.core.why(world.now, "r/a").unwrap()[0].why, "exit 2");

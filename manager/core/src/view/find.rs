@@ -2,6 +2,7 @@
 
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, HostId, Name, RunId, TaskId};
+use protocol::task::Attempt;
 
 use crate::Core;
 
@@ -13,11 +14,8 @@ impl Core {
     pub fn find_agent(&self, target: &str) -> Result<AgentId, WireError> {
         let unknown = || {
             let error = WireError::new(ErrorCode::NotFound, format!("no agent {target:?}"));
-            // Who names a task means the agent of its last attempt, which has a name of its own.
-            let task = self.find_task(target).ok().and_then(|id| self.work.task(id));
-            let last = task.and_then(|task| task.record.attempts.last());
-            error.hint(match last {
-                Some(attempt) => format!("it is a task; its last agent is {target}#{}", attempt.number),
+            error.hint(match self.last_attempt(target) {
+                Some(last) => format!("it is a task; its last agent is {target}#{}", last.number),
                 None => String::from("phalanx ls"),
             })
         };
@@ -58,6 +56,22 @@ impl Core {
                 Err(WireError::new(ErrorCode::Conflict, message).hint("name one of the ids"))
             }
         }
+    }
+
+    /// As [`Self::find_agent`]; who looks at a task or talks to it means the agent of its last attempt. What ends an
+    /// agent or takes it away is not asked of a task so: the task would begin again.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_agent_of(&self, target: &str) -> Result<AgentId, WireError> {
+        self.find_agent(target).or_else(|error| match self.last_attempt(target) {
+            Some(last) if error.code == ErrorCode::NotFound => Ok(last.agent),
+            Some(_) | None => Err(error),
+        })
+    }
+
+    fn last_attempt(&self, task: &str) -> Option<&Attempt> {
+        self.work.task(self.find_task(task).ok()?)?.record.attempts.last()
     }
 
     /// `TASK#ATTEMPT` of this run.

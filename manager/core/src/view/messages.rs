@@ -26,7 +26,7 @@ impl Core {
         for target in targets {
             match target.parse::<MessageId>().ok().filter(|id| self.messages.get(*id).is_some()) {
                 Some(id) => ids.push(id),
-                None => agents.push(self.find_agent(target)?),
+                None => agents.push(self.find_agent_of(target)?),
             }
         }
         if let Some(unknown) = ids.iter().find(|id| self.messages.get(**id).is_none()) {

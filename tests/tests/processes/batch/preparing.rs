@@ -62,7 +62,7 @@ fn a_prepare_that_fails_is_told_with_what_it_printed_and_tried_again_by_the_next
     assert_eq!(failure.class, FailureClass::Start, "{failure:?}");
     assert_eq!(task.attempts[0].end.as_ref().unwrap().step, Some(StartStep::Prepare));
     assert!(failure.reason.contains("exit 7") && failure.reason.contains("npm says no"), "{failure:?}");
-    let log = install.run(&["logs", "a#1"]).succeeded().text();
+    let log = install.run(&["logs", "a"]).succeeded().text();
     assert!(log.contains("npm says no"), "{log}");
     install.file("fixed", "");
     install.run(&["retry", "failing", "--failed"]).succeeded();

@@ -103,9 +103,11 @@ fn gc_takes_what_nobody_needs_and_never_the_only_copy_of_work() {
     install.gone(idle);
     assert!(install.agent_folder(plain).join("work/notes").exists(), "{done:?}");
     assert_eq!(install.agent("live").phase.as_str(), "RUNNING");
-    // What it had not committed was brought home to a ref before its checkout went, or it is still there.
-    let kept_home = repo.git(&["for-each-ref", "refs/phalanx/adhoc"]);
-    assert!(install.agent_folder(worker).exists() || !kept_home.is_empty(), "{done:?}");
+    // What it had not committed was brought home to a ref: its checkout is no only copy.
+    assert!(outcomes(&done, "agent").contains(&("worker".to_owned(), "gone".to_owned())), "{done:?}");
+    install.gone(worker);
+    let kept = repo.git(&["for-each-ref", "--format=%(refname)", "refs/phalanx/adhoc/*-uncommitted"]);
+    assert_eq!(repo.git(&["show", &format!("{kept}:notes")]), "unsaved");
 
     // What is kept of the destroyed one: transcript and report. Its last order is void for the next hostd.
     assert_eq!(install.run(&["logs", &idle.to_string()]).succeeded().text(), "done");

@@ -12,8 +12,8 @@ use protocol::api::{AgentFilter, Reachability, Reply, Request};
 use protocol::error::ErrorCode;
 use protocol::ids::RequestKey;
 use protocol::ids::{Fencing, Incarnation, Seq};
-use protocol::order::{Command, Discard};
-use protocol::report::{Collected, DigestRow, Heartbeat};
+use protocol::order::Discard;
+use protocol::report::{DigestRow, Heartbeat};
 use protocol::row::{AgentRow, RowFilter};
 
 use super::world::{World, collected, config, create, end, host_id, region};

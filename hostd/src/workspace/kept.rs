@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use protocol::ids::RunId;
 use protocol::time::Timestamp;
 
 use super::error::Result;
@@ -60,7 +61,9 @@ async fn merged(git: &Git, repository: &Repository) -> Result<Vec<MergedRef>> {
     let left: BTreeSet<&str> =
         ours.iter().map(|ours| ours.commit.as_str()).filter(|commit| open.contains_key(*commit)).collect();
     let same = same_as_some(git, repository, &left, &open, &targets).await?;
-    let is_kept = |ours: &MergedRef| !open.contains_key(&ours.commit) || same.contains(&ours.commit);
+    let is_kept = |ours: &MergedRef| {
+        !open.contains_key(&ours.commit) || same.contains(&ours.commit) || is_of_a_merge(&ours.name)
+    };
     Ok(ours.iter().filter(|ours| is_kept(ours)).cloned().collect())
 }
 
@@ -73,6 +76,13 @@ fn parse(line: &str) -> Option<MergedRef> {
         commit: commit.to_owned(),
         at,
     })
+}
+
+/// What a merge, or a look at one, made on its way: all work in it has refs of its own.
+fn is_of_a_merge(name: &str) -> bool {
+    let mut levels = name.rsplit('/');
+    let number = levels.next().is_some_and(|number| number.parse::<u32>().is_ok());
+    number && levels.next() == Some("merge") && levels.next().is_some_and(|run| run.parse::<RunId>().is_ok())
 }
 
 /// Commits that only refs of ours lead to, with their parents: for all refs at once, since a process for each makes
@@ -187,4 +197,19 @@ async fn patch_ids(git: &Git, repository: &Repository, patches: Vec<u8>) -> Resu
     let listed = text(call(git, repository).args(["patch-id", "--stable"]).stdin(patches)).await?;
     let pairs = listed.lines().filter_map(|line| line.split_once(' '));
     Ok(pairs.map(|(patch, commit)| (patch.to_owned(), commit.to_owned())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_a_merge;
+
+    #[test]
+    fn only_what_a_merge_made_counts_as_made_of_other_work() {
+        let run = protocol::ids::RunId::from_parts(1, 1);
+        assert!(is_of_a_merge(&format!("refs/phalanx/{run}/merge/12")));
+        for other in ["merge/1/2", "merge/x", "task/1", "merge"] {
+            assert!(!is_of_a_merge(&format!("refs/phalanx/{run}/{other}")), "{other}");
+        }
+        assert!(!is_of_a_merge("refs/phalanx/adhoc/merge/1"), "an agent may be called so");
+    }
 }

@@ -7,7 +7,7 @@ use protocol::api::{AddTasks, Reply, Request, SubmitRun};
 use protocol::error::ErrorCode;
 use protocol::ids::{Name, RequestKey, RunId};
 use protocol::order::ResolvedBase;
-use protocol::task::{RunSpec, RunView, SubmitTask};
+use protocol::task::{RunSpec, RunView, SubmitTask, TaskState};
 
 use super::super::args::run::Run;
 use super::super::client::Client;
@@ -15,6 +15,7 @@ use super::super::context::{Context, request_key, unexpected, with_key};
 use super::super::error::{Failure, exit};
 use super::super::output::format::OutputFormat;
 use super::super::output::pipe::{Stdout, say};
+use super::super::output::progress::count;
 use super::super::output::render::{Listing, list};
 use super::super::output::sanitise::safe_line;
 use super::super::output::when::now;
@@ -273,6 +274,12 @@ fn summary(context: &Context, view: RunView) -> Result<(), Failure> {
         view.total
     )))?;
     out.done()?;
+    if count(&view, &[TaskState::Review]) > 0 {
+        say(&format!(
+            "  decide: phalanx diff {0}/TASK; phalanx accept {0}/TASK; phalanx reject {0}/TASK --comment TEXT",
+            view.id
+        ));
+    }
     if exit_of(&view) != exit::OK {
         say(&format!("  look: phalanx tasks {0}; phalanx why {0}; phalanx report {0}", view.id));
     }

@@ -4,9 +4,10 @@ use phalanx_tests::install::Install;
 use phalanx_tests::wait;
 use protocol::task::{TaskState, TaskView, Verdict};
 
-fn submit(install: &Install, name: &str, tasks: &str, code: i32) {
+/// What `run` says beside its answer.
+fn submit(install: &Install, name: &str, tasks: &str, code: i32) -> String {
     let file = install.file(&format!("{name}.yaml"), format!("name: {name}\ntasks:\n{tasks}"));
-    install.run(&["run", &file]).ended_with(code);
+    install.run(&["run", &file]).ended_with(code).stderr
 }
 
 fn until(install: &Install, run: &str, task: &str, state: TaskState) -> TaskView {
@@ -24,7 +25,8 @@ fn rejected_work_is_done_again_with_the_comment_and_lands_when_it_is_accepted() 
         "  - {{name: essay, repo: '{at}', accept: review, command: [sh, -c, '{script}'], verify: 'test -f said', labels: {{kind: text}}}}\n  \
            - {{name: other, repo: '{at}', accept: review, command: [sh, -c, 'echo x > x']}}\n"
     );
-    submit(&install, "drafts", &tasks, 8);
+    let said = submit(&install, "drafts", &tasks, 8);
+    assert!(said.contains("phalanx accept") && said.contains("/TASK --comment"), "{said}");
     let essay = install.task("drafts", "essay");
     assert_eq!(
         (essay.state, essay.attempts[0].verification.as_ref().unwrap().passed),

@@ -95,6 +95,9 @@ pub struct DesiredRecord {
     /// Of one that is wanted destroyed: it was to stop anyway, and a refusal does not change that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stops_anyway: bool,
+    /// Why its host refused the limits that were wanted last; those in force are wanted since. Told until the next change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_limits: Option<String>,
     #[serde(default)]
     pub origin: Option<Origin>,
     /// Until then the leases that it was given may keep it alive, its first one and a tenth included; raised before

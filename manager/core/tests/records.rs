@@ -50,6 +50,7 @@ fn desired() -> DesiredRecord {
         void: true,
         kept: true,
         stops_anyway: false,
+        refused_limits: None,
         origin: Some(origin()),
         lease_until: Some(AT.after_ms(330_000)),
     }
@@ -177,6 +178,13 @@ fn released() -> Released {
         Sample::of("desired", desired()),
         Sample::of("desired-running", least_desired(Wanted::Running)),
         Sample::of("desired-destroyed", least_desired(Wanted::Destroyed)),
+        Sample::of(
+            "desired-refused",
+            DesiredRecord {
+                refused_limits: Some(String::from("it holds more")),
+                ..least_desired(Wanted::Running)
+            },
+        ),
         Sample::of(
             "desired-stopping",
             DesiredRecord { stops_anyway: true, ..least_desired(Wanted::Destroyed) },

@@ -65,6 +65,7 @@ impl Core {
         if is_wanted_gone || self.fleet.standing(id) == Standing::Gone {
             return Err(conflict("it is destroyed"));
         }
+        self.forget_refused_limits(id);
         match change {
             Change::Freeze => self.freeze_agent(id),
             Change::Thaw => self.thaw_agent(id),
@@ -92,6 +93,18 @@ impl Core {
                 Ok(notes.join(", "))
             }
             Change::Limit(limits) => self.limit_agent(id, limits),
+        }
+    }
+
+    /// It was told, and something else is wanted now.
+    fn forget_refused_limits(&mut self, id: AgentId) {
+        if self.fleet.desired(id).is_some_and(|desired| desired.refused_limits.is_some()) {
+            self.fleet.update(id, |agent| {
+                if let Some(desired) = &mut agent.desired {
+                    desired.refused_limits = None;
+                }
+            });
+            self.desired_changed(id);
         }
     }
 

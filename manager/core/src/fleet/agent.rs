@@ -16,6 +16,9 @@ use protocol::time::Timestamp;
 
 use crate::record::{DesiredRecord, Wanted};
 
+/// As hosts call them among what is not in force.
+const LIMITS: &str = "limits";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Nothing was ever reported: it may or may not exist.
@@ -108,16 +111,30 @@ impl Agent {
         let differs = [
             ("name", wanted.name != is.name),
             ("labels", wanted.labels != is.labels),
-            ("limits", wanted.limits != is.limits),
+            (LIMITS, wanted.limits != is.limits),
             ("frozen", wanted.frozen != is.frozen && runs_on && report.end.is_none()),
             ("launch", wanted.launch > is.launch && runs_on),
         ];
         let why = |what: &str| report.unmet.iter().find(|unmet| unmet.what == what && !is_behind).cloned();
-        differs
+        let mut unmet: Vec<Unmet> = differs
             .into_iter()
             .filter(|(_, differs)| *differs)
             .map(|(what, _)| why(what).unwrap_or_else(|| under_way(what)))
-            .collect()
+            .collect();
+        if let Some(why) = &desired.refused_limits {
+            unmet.push(Unmet { what: LIMITS.to_owned(), why: why.clone() });
+        }
+        unmet
+    }
+
+    /// Why the host refuses the limits that are wanted now, if it does.
+    pub(crate) fn refused_limits(&self) -> Option<&str> {
+        let (desired, report) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        let is_open = desired.wanted != Wanted::Destroyed
+            && report.generation >= desired.generation
+            && report.spec.limits != desired.spec.limits;
+        let unmet = report.unmet.iter().find(|unmet| unmet.what == LIMITS && !unmet.why.is_empty());
+        unmet.filter(|_| is_open).map(|unmet| unmet.why.as_str())
     }
 
     /// Nothing of it exists, and nothing is wanted of it: only its record answers who asks again.

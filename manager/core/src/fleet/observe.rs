@@ -48,6 +48,7 @@ impl Core {
         self.touch_agent(id);
         self.touch_task_of(id);
         self.settle_refusal(id);
+        self.settle_limits(id);
         if self.fleet.standing(id) == Standing::Gone {
             self.gone(id);
         }
@@ -71,6 +72,17 @@ impl Core {
         let refusal = crate::client::refused_to_destroy(Some(report));
         self.keep_after_refusal(id);
         self.decide_destroy(id, Some(&refusal));
+    }
+
+    /// Limits that a host refused are not wanted any more, or they would come into force at some later start, unasked.
+    fn settle_limits(&mut self, id: AgentId) {
+        let Some(agent) = self.fleet.agent(id) else { return };
+        let (Some(why), Some(report)) = (agent.refused_limits(), &agent.observed) else { return };
+        let (why, in_force) = (why.to_owned(), report.spec.limits);
+        self.raise(id, |desired| {
+            desired.spec.limits = in_force;
+            desired.refused_limits = Some(why);
+        });
     }
 
     fn observe_incarnation(&mut self, report: &Report) {

@@ -38,6 +38,7 @@ impl Core {
             void: false,
             kept: false,
             stops_anyway: false,
+            refused_limits: None,
             origin,
             lease_until,
         };
@@ -110,6 +111,7 @@ impl Core {
             void: false,
             kept: false,
             stops_anyway: false,
+            refused_limits: None,
             origin: None,
             lease_until: None,
         };
@@ -129,7 +131,7 @@ impl Core {
         self.desired_changed(id);
     }
 
-    fn desired_changed(&mut self, id: AgentId) {
+    pub(crate) fn desired_changed(&mut self, id: AgentId) {
         self.out.desired(id);
         self.out.changed(Subject::Agent(id));
         self.touch_agent(id);

@@ -13,7 +13,6 @@ use super::super::args::agent::{Change, Targets};
 use super::super::client::Client;
 use super::super::context::{Context, request_key};
 use super::super::error::Failure;
-use super::limit;
 
 /// A host that is well says within a moment what became of a change.
 const APPLY_LIMIT: Duration = Duration::from_secs(15);
@@ -60,36 +59,13 @@ fn settle(client: &mut Client, wish: &Wish, outcomes: &mut [Outcome]) -> Result<
         let Some(id) = outcome.agent else { continue };
         outcome.error = match waited.views.iter().find(|view| view.id == id) {
             Some(view) if is_met(view, wish.until) => None,
-            Some(view) => Some(match taken_back(client, wish, view) {
-                Some(refused) => refused,
-                None => not_in_force(wish.verb, view),
-            }),
+            Some(view) => Some(not_in_force(wish.verb, view)),
             None if waited.timed_out => Some(late(client, wish.verb, &id.to_string())),
             // The stream ended without a word of it: it is gone.
             None => Some(WireError::new(ErrorCode::Conflict, "it was destroyed meanwhile")),
         };
     }
     Ok(())
-}
-
-/// A limit that its host refused is not wanted any more, or it would come into force at some later moment, unasked.
-fn taken_back(client: &mut Client, wish: &Wish, view: &AgentView) -> Option<WireError> {
-    if wish.verb != "limit" {
-        return None;
-    }
-    let key = request_key(None).ok()?;
-    let change = limit::restore(view)?;
-    let id = view.id.to_string();
-    let request = Request::ChangeAgents { key, targets: vec![id.clone()], change };
-    let outcomes = ask(client, wish.verb, &request).ok()?;
-    if outcomes.iter().any(|outcome| outcome.error.is_some()) {
-        return None;
-    }
-    let waited = wait(client, vec![id], wish.until, Some(Instant::now() + APPLY_LIMIT), false).ok()?;
-    let is_back = waited.views.iter().any(|view| is_met(view, wish.until));
-    let why: Vec<&str> = view.unmet.iter().map(|unmet| unmet.why.as_str()).collect();
-    let message = format!("refused, and its limits are as before: {}", why.join("; "));
-    is_back.then(|| WireError::new(ErrorCode::Conflict, message).hint("give another limit"))
 }
 
 fn not_in_force(verb: &str, view: &AgentView) -> WireError {
@@ -100,12 +76,13 @@ fn not_in_force(verb: &str, view: &AgentView) -> WireError {
     let why: Vec<&str> =
         view.unmet.iter().map(|unmet| unmet.why.as_str()).filter(|why| !why.is_empty()).collect();
     let why = if why.is_empty() { view.phase.as_str().to_owned() } else { why.join("; ") };
-    match limit::take_back(view) {
-        Some(command) => WireError::new(ErrorCode::Conflict, format!("not in force: {why}"))
-            .hint(format!("give another limit, or take it back with: {command}")),
-        None => WireError::new(ErrorCode::Failed, format!("not in force: {why}"))
-            .hint(format!("phalanx show {}", view.id)),
+    let limits_in_force = view.report.as_ref().map(|report| &report.spec.limits);
+    if verb == "limit" && limits_in_force == Some(&view.spec.limits) {
+        return WireError::new(ErrorCode::Conflict, format!("refused, and its limits are as before: {why}"))
+            .hint("give another limit");
     }
+    WireError::new(ErrorCode::Failed, format!("not in force: {why}"))
+        .hint(format!("phalanx show {}", view.id))
 }
 
 /// Nothing was heard in time: not done, and not refused.

@@ -186,7 +186,20 @@ fn limits_change_while_it_runs_and_those_that_would_end_it_are_refused() {
     let report = install.agent("demo").report().clone();
     assert_eq!(report.spec.limits.memory_bytes, Some(512 << 20), "what is shown is in force");
     assert!(report.enforced.iter().any(|limit| limit.contains("536870912")));
-    // Nor does it come into force later, unasked, or get in the way of another change.
+    // Nor does it come into force later, unasked, whoever waited for the answer, or get in the way of another change.
+    said(&install, &["limit", "demo", "--memory", "8M", "--no-wait"], 0, &[]);
+    let shown = || install.run(&["show", "demo"]).succeeded().text();
+    wait::until(wait::LIMIT, "the refusal is told", shown, |shown| {
+        shown.contains("not in force") && shown.contains("it holds")
+    });
+    for verb in ["stop", "start"] {
+        install.run(&[verb, "demo"]).succeeded();
+    }
+    let report =
+        install.agent_until("demo", "runs", |agent| agent.phase.as_str() == "RUNNING").report().clone();
+    assert_eq!(report.spec.limits.memory_bytes, Some(512 << 20));
+    wait::until(wait::LIMIT, "it has eaten again", text, |text| text.matches("full").count() == 2);
+    said(&install, &["limit", "demo", "--memory", "8M"], 5, &["refused", "limits are as before", "memory"]);
     said(&install, &["label", "demo", "after=refusal"], 0, &["labelled"]);
     let shown = install.run(&["show", "demo"]).succeeded().text();
     assert!(shown.contains("512M") && !shown.contains("not in force"), "{shown}");

@@ -224,7 +224,7 @@ fn what_is_promised_of_a_host_follows_the_limits_of_its_agents() {
 }
 
 #[test]
-fn limits_that_a_host_refuses_are_shown_with_its_reason() {
+fn limits_that_a_host_refuses_are_told_with_its_reason_and_wanted_no_more() {
     let mut world = World::new();
     let agent = world.create("a").unwrap();
     world.program(agent).refuses = Some(String::from("it holds more"));
@@ -233,9 +233,20 @@ fn limits_that_a_host_refuses_are_shown_with_its_reason() {
     let shown = view(&world, agent);
     assert_eq!((shown.unmet[0].what.as_str(), shown.unmet[0].why.as_str()), ("limits", "it holds more"));
     assert_eq!(shown.report.unwrap().spec.limits, ResourceLimits::default());
-    change(&mut world, "a", limit(0));
+    assert_eq!(shown.spec.limits, ResourceLimits::default(), "no later start brings them");
+    world.check_store();
+    world.restart_manager();
+    assert_eq!(open(&world, agent), ["limits"]);
+    // Told until the next change, which is not held up by it.
+    let label = Change::Label { set: [(String::from("k"), String::from("v"))].into(), remove: Vec::new() };
+    change(&mut world, "a", label);
     world.pass(1_000);
     assert_eq!(open(&world, agent), Vec::<String>::new());
+    world.program(agent).refuses = None;
+    change(&mut world, "a", limit(1 << 20));
+    world.pass(1_000);
+    assert_eq!(open(&world, agent), Vec::<String>::new());
+    assert_eq!(view(&world, agent).report.unwrap().spec.limits.memory_bytes, Some(1 << 20));
 }
 
 #[test]

@@ -155,6 +155,36 @@ fn what_cannot_be_enabled_or_started_leaves_all_as_it_was() {
     assert!(!Path::new(&odd).exists() && machine.table().is_none());
 }
 
+/// A machine that systemd runs, as far as this command sees: its own `/run` and units, and a `systemctl` of the test.
+#[test]
+fn a_unit_that_systemd_does_not_take_is_not_left_behind() {
+    if !is_root_for("units of its own") {
+        return;
+    }
+    let machine = Machine::new();
+    let program = machine.install.file("bin/systemctl", "");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let up = |systemctl: &str| {
+        std::fs::write(&program, systemctl).unwrap();
+        let plain = machine.install.command(&["up", "--enable"]);
+        let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/system /etc/systemd/system \
+            && mount -t tmpfs none /etc/systemd/system && PATH=$BIN:$PATH && \"$0\" \"$@\"; code=$?
+            ls /etc/systemd/system; exit $code";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]).arg(plain.get_program()).args(["up", "--enable"]);
+        command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("BIN", machine.install.path("bin")).output().unwrap()
+    };
+    let refused = up("#!/bin/sh\ncase $1 in enable) echo 'Unit is masked' >&2; exit 1 ;; esac\n");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("enable") && said.contains("Unit is masked"), "{said}");
+    assert_eq!((refused.status.code(), refused.stdout.as_slice()), (Some(1), &b""[..]), "no unit is left");
+    assert!(!machine.install.layout().run().exists(), "nothing was started");
+    let taken = up("#!/bin/sh\nexit 0\n");
+    let listed = String::from_utf8_lossy(&taken.stdout).into_owned();
+    assert!(listed.contains("system unit") && listed.trim_end().ends_with(".service"), "{listed}");
+}
+
 /// Ends all of an installation at one instant, as when the power fails: who is stopped cannot write down how others
 /// ended, or start anything again.
 fn power_cut(install: &Install) {

@@ -123,19 +123,34 @@ pub(super) fn enable(scope: Scope, start: &Start<'_>) -> Result<Entry, BootError
     let text = unit::text(scope, scope.version(), start)?;
     let path = scope.file(start.layout).ok_or(BootError::Neither)?;
     let failed = |action, source| BootError::File { action, path: path.clone(), source };
-    if std::fs::read(&path).ok().as_deref() != Some(text.as_bytes()) {
+    let before = std::fs::read(&path).ok();
+    if before.as_deref() != Some(text.as_bytes()) {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|source| failed("make the folder of", source))?;
         }
         atomic_file::write(&path, text.as_bytes(), Durability::Disk)
             .map_err(|error| failed("write", error.source))?;
-        scope.call(&["daemon-reload"])?;
     }
-    if scope.link(start.layout).is_none_or(|link| link.symlink_metadata().is_err()) {
-        scope.call(&["enable", &unit_name(start.layout)])?;
+    if let Err(error) = take_in(scope, start.layout, before.as_deref() != Some(text.as_bytes())) {
+        // A unit that nothing starts would look as if something did.
+        if before.is_none() {
+            let _ = std::fs::remove_file(&path);
+            let _ = scope.call(&["daemon-reload"]);
+        }
+        return Err(error);
     }
     let lacks = if scope == Scope::User { linger() } else { String::new() };
     Ok(Entry { way: scope.way(), place: path.display().to_string(), lacks })
+}
+
+fn take_in(scope: Scope, layout: &Layout, is_new: bool) -> Result<(), BootError> {
+    if is_new {
+        scope.call(&["daemon-reload"])?;
+    }
+    if scope.link(layout).is_none_or(|link| link.symlink_metadata().is_err()) {
+        scope.call(&["enable", &unit_name(layout)])?;
+    }
+    Ok(())
 }
 
 /// Where the user's units do not run without a login: lets them, or says what does.

@@ -132,6 +132,7 @@ fn run(tasks: &[TaskView]) -> RunView {
             max_parallel: Some(8),
             labels: BTreeMap::new(),
             caps: BTreeMap::new(),
+            notify: Vec::new(),
             open: false,
         },
         submitted_at: Timestamp(START),

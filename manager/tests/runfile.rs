@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
+use manager::notify::asked::{of_option, written};
 use manager::runfile::format::Format;
 use manager::runfile::map::parse_rows;
 use manager::runfile::problem::Problems;
@@ -169,6 +170,47 @@ fn caps_are_of_labels_and_whole_numbers() {
     ] {
         let said = refused(text);
         assert!(said.contains(expected) && said.starts_with("t.yaml:1"), "{text}\n  said: {said}");
+    }
+}
+
+#[test]
+fn a_run_names_hooks_and_can_say_neither_what_they_run_nor_where_they_write() {
+    let told = |notify: &str| {
+        let plan = yaml(&format!("notify: {notify}\ntasks: [{{command: x}}]\n")).unwrap();
+        plan.notify.iter().map(|asked| written(&asked.told)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told("[pager, {to: chat room, on: [failed, run-end]}]"),
+        ["pager", "chat room:failed,run-end"]
+    );
+    assert_eq!(told("pager"), ["pager"]);
+    assert_eq!(told("{to: pager, on: blocked}"), ["pager:blocked"]);
+    assert!(told("").is_empty());
+    for (notify, expected) in [
+        ("[{command: [sh, -c, s3cr3t]}]", "cannot say command"),
+        ("{to: pager, url: 'https://s3cr3t.example'}", "cannot say url"),
+        ("[{webhook: 'https://s3cr3t.example'}]", "webhook = \"https://…\""),
+        ("['https://s3cr3t.example/x']", "cannot say an address"),
+        ("[{to: /usr/bin/s3cr3t}]", "cannot say a command"),
+        ("[{command: x}]", "[[notify]]\n    name = \"pager\"\n    only = \"asked\""),
+        ("[pager, pager]", "\"pager\" is named twice"),
+        ("['pager:failed']", "write {to: pager, on: [failed]}"),
+        ("[{to: pager, on: [faild]}]", "did you mean \"failed\"?"),
+        ("[{to: pager, on: []}]", "`on` is empty"),
+        ("[{on: failed}]", "`to` is missing"),
+        ("[{to: pager, off: failed}]", "unknown key \"off\" in notify; known are to, on"),
+        ("[[pager]]", "found a list"),
+        ("[-x]", "begins with '-'"),
+    ] {
+        let said = refused(&format!("notify: {notify}\ntasks: [{{command: x}}]\n"));
+        assert!(said.contains(expected) && said.starts_with("t.yaml:1:"), "{notify}\n  said: {said}");
+        assert!(!said.contains("s3cr3t"), "it may be a secret: {said}");
+    }
+    let said = refused("tasks: [{command: x, notify: [pager]}]\n");
+    assert!(said.contains("unknown key \"notify\" in a task"), "{said}");
+    assert_eq!(written(&of_option("chat room:failed,run-end").unwrap()), "chat room:failed,run-end");
+    for wrong in ["pager:", "pager:faild", ":failed", "a/b", ""] {
+        assert!(of_option(wrong).is_err(), "{wrong}");
     }
 }
 

@@ -19,6 +19,7 @@ use crate::house::{Freed, Holding, HouseItem, StreamUse, Unheard};
 use crate::ids::{AgentId, HostId, MessageId, RequestKey, RunId, TaskId};
 use crate::merge::MergeView;
 use crate::message::{MessageView, Sent, Typing};
+use crate::notify::HooksView;
 use crate::order::{Discard, OutputStream, ResolvedBase};
 use crate::row::{AgentRow, RowFilter, RowItem, WatchRows};
 use crate::signals::PhaseReason;
@@ -265,6 +266,8 @@ pub enum Request {
         to: ExecTalk,
         input: ExecInput,
     },
+    /// The hooks that are in force, the settings being looked at anew.
+    Hooks,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -433,7 +436,7 @@ pub enum Reply {
     },
     Runs(Vec<RunView>),
     Run {
-        run: RunView,
+        run: Box<RunView>,
         tasks: Vec<TaskView>,
     },
     Why(Vec<Reason>),
@@ -462,6 +465,7 @@ pub enum Reply {
     Snapshots(Vec<Snapshot>),
     Restored(Box<Restored>),
     Taken(InputTaken),
+    Hooks(Box<HooksView>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]

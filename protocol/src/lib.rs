@@ -18,6 +18,7 @@ pub mod house;
 pub mod ids;
 pub mod merge;
 pub mod message;
+pub mod notify;
 pub mod order;
 pub mod report;
 mod request_key;

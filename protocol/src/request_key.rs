@@ -25,6 +25,7 @@ impl Request {
             | Self::FreeRuns { key, .. } => Some(key),
             Self::Status
             | Self::Hosts
+            | Self::Hooks
             | Self::ListAgents(_)
             | Self::ShowAgents { .. }
             | Self::WaitAgents { .. }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Blob, CommitMode, End, Environment, Prepare, ResourceLimits};
 use crate::ids::{AgentId, HostId, Name, RunId, TaskId};
+use crate::notify::Told;
 use crate::report::Collected;
 use crate::signals::Signals;
 use crate::time::Timestamp;
@@ -24,6 +25,9 @@ pub struct RunSpec {
     /// Tasks with a label (`KEY=VALUE`, or `KEY` for any value) that may be live at once.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub caps: BTreeMap<String, u32>,
+    /// Hooks that are told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<Told>,
     /// Tasks may still be added: it does not end before it is closed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub open: bool,

@@ -28,7 +28,7 @@ use protocol::api::Reply;
 use protocol::codec::to_bytes;
 use protocol::ids::{Fencing, Generation, RequestKey};
 use protocol::order::Discard;
-use protocol::task::TaskState;
+use protocol::task::{RunSpec, TaskState};
 use rules::{Released, Sample};
 use samples::{AT, agent_id, agents, host, hosts, region, run_id, task_id, tasks, text};
 
@@ -193,6 +193,10 @@ fn released() -> Released {
         Sample::of("run-merging", RunRecord { merge: Some(merge()), ..run() }),
         Sample::of("run-merging-whole", RunRecord { merge: Some(rechecked()), ..run() }),
         Sample::of("task-merged", TaskRecord { merged: Some(text(samples::COMMIT)), ..least_task() }),
+        Sample::of(
+            "run-told",
+            RunRecord { spec: RunSpec { notify: tasks::told(), ..tasks::run_spec() }, ..run() },
+        ),
         Sample::of("run-open", RunRecord { ended_at: None, origin: None, ..run() }),
         Sample::of("task", task()),
         Sample::of("task-least", least_task()),

@@ -75,6 +75,7 @@ fn with_wrong_settings(command: &Command) -> WrongSettings {
         | Command::Status
         | Command::Doctor
         | Command::Config(_)
+        | Command::Notify(_)
         | Command::Completion { .. }
         | Command::Help { .. }
         | Command::Schema { .. }

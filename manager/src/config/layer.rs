@@ -59,6 +59,12 @@ impl Files {
         Self::from_lookup(|name| std::env::var_os(name), here)
     }
 
+    /// Those of daemons: no project's, wherever they were started.
+    #[must_use]
+    pub fn of_daemons() -> Self {
+        Self { project: None, ..Self::from_env(None) }
+    }
+
     fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>, here: Option<&Path>) -> Self {
         let folder = |name: &str| {
             lookup(name)

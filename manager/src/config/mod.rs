@@ -15,10 +15,12 @@ pub mod toml;
 pub mod value;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use manager_core::RunBounds;
 
 use crate::notify::hook::Hook;
+use crate::runfile::problem::Collector;
 use crate::runfile::profile::{self, Profile};
 use key::{KEYS, Key};
 use layer::{Files, Layer};
@@ -82,13 +84,13 @@ impl Settings {
         let mut wrong = Wrong::default();
         for (layer, path) in files.all() {
             match read::file(path, layer) {
-                Ok(Some(found)) => settings.take(found),
+                Ok(Some(found)) => settings.take(found, path, &mut wrong),
                 Ok(None) => {}
                 Err(problems) => wrong.add(problems),
             }
         }
         match read::environment(environment) {
-            Ok(found) => settings.take(found),
+            Ok(found) => settings.take(found, Path::new("the environment"), &mut wrong),
             Err(problems) => wrong.add(problems),
         }
         if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
@@ -99,32 +101,48 @@ impl Settings {
     /// # Errors
     /// As [`Settings::read`].
     pub fn of_daemons() -> Result<Self, Wrong> {
-        let files = Files { project: None, ..Files::from_env(None) };
-        Self::read(&files, &BTreeMap::new())
+        Self::read(&Files::of_daemons(), &BTreeMap::new())
     }
 
     /// What one file alone says, over what is built in.
     ///
     /// # Errors
     /// As [`Settings::read`]; a file that is not there, too.
-    pub fn of_file(path: &std::path::Path, layer: Layer) -> Result<Self, Wrong> {
-        let mut settings = Self::default();
+    pub fn of_file(path: &Path, layer: Layer) -> Result<Self, Wrong> {
+        let (mut settings, mut wrong) = (Self::default(), Wrong::default());
         match read::file(path, layer) {
-            Ok(Some(found)) => settings.take(found),
+            Ok(Some(found)) => settings.take(found, path, &mut wrong),
             Ok(None) => return Err(Wrong::missing(path)),
             Err(problems) => return Err(Wrong::of(problems)),
         }
-        Ok(settings)
+        if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
     }
 
-    fn take(&mut self, found: read::Found) {
+    fn take(&mut self, found: read::Found, path: &Path, wrong: &mut Wrong) {
         self.entries.extend(found.entries);
         self.profiles.extend(found.profiles);
-        for hook in found.hooks {
-            // Twice to the same place is once, for the one or the other.
-            match self.hooks.iter_mut().find(|known| known.to == hook.to) {
-                Some(known) => known.merge(hook),
-                None => self.hooks.push(hook),
+        let mut problems = Collector::default();
+        for (at, hook) in found.hooks {
+            if let Err(message) = self.take_hook(hook) {
+                problems.add(at, format!("notify: {message}"));
+            }
+        }
+        if let Err(problems) = problems.finish(&path.display().to_string(), ()) {
+            wrong.add(problems);
+        }
+    }
+
+    /// Twice to the same place is once, for the one or the other; one name is one hook, in whichever layers.
+    fn take_hook(&mut self, hook: Hook) -> Result<(), String> {
+        let named = self.hooks.iter().find(|known| known.name.is_some() && known.name == hook.name);
+        if let (Some(name), Some(known)) = (&hook.name, named.filter(|known| known.to != hook.to)) {
+            return Err(format!("the name {name:?} is another hook's, in {}", known.origin.place));
+        }
+        match self.hooks.iter_mut().find(|known| known.to == hook.to) {
+            Some(known) => known.merge(hook),
+            None => {
+                self.hooks.push(hook);
+                Ok(())
             }
         }
     }

@@ -26,7 +26,7 @@ const HOOKS_MOST: usize = 32;
 pub struct Found {
     pub entries: BTreeMap<&'static str, Entry>,
     pub profiles: BTreeMap<String, NamedProfile>,
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<(Place, Hook)>,
 }
 
 /// Everything that is wrong with the configuration, by file.
@@ -143,7 +143,7 @@ fn hooks(node: &Node, name: &str, layer: Layer, found: &mut Found, problems: &mu
     }
     for item in items {
         let origin = Origin { layer, place: format!("{name}:{}", item.at.line) };
-        found.hooks.extend(Hook::read(item, origin, problems));
+        found.hooks.extend(Hook::read(item, origin, problems).map(|hook| (item.at, hook)));
     }
 }
 

@@ -137,3 +137,37 @@ fn a_change_of_one_key_leaves_comments_and_all_else_as_they_are() {
     assert!(edit::set("[nonsense]\n", "f", Layer::User, &GRACE, "1s").is_err());
     assert!(edit::set("", "f", Layer::Project, &DISK_SHARE, "70%").is_err());
 }
+
+#[test]
+fn a_name_of_a_hook_is_one_hook_in_all_layers_and_a_place_has_one_name() {
+    let hook = |name: &str, more: &str| format!("[[notify]]\nname = '{name}'\non = 'failed'\n{more}\n");
+    let world = World::new();
+    world.write(Layer::System, &hook("pager", "only = 'asked'\ncommand = 'page'"));
+    world.write(Layer::User, &hook("chat", "command = 'chat'"));
+    let settings = world.read().unwrap();
+    let names: Vec<&str> =
+        settings.hooks().iter().filter_map(|hook| Some(hook.name.as_ref()?.as_str())).collect();
+    assert_eq!(names, ["pager", "chat"]);
+    for (user, expected) in [
+        (
+            hook("pager", "command = 'other'"),
+            "/user.toml:1:1: notify: the name \"pager\" is another hook's, in /system.toml:1",
+        ),
+        (hook("mine", "only = 'asked'\ncommand = 'page'"), "give both one name"),
+        (hook("pager", "command = 'page'"), "give `only` in both or none"),
+        (hook("a:b", "command = 'x'"), "which ends a name in --notify"),
+        (hook("-x", "command = 'x'"), "name: "),
+        (hook("x", "only = 'aksed'\ncommand = 'x'"), "did you mean \"asked\"?"),
+        ("[[notify]]\non = 'failed'\nonly = 'asked'\ncommand = 'x'\n".to_owned(), "needs a name"),
+    ] {
+        world.write(Layer::User, &user);
+        let wrong = world.wrong();
+        assert!(wrong.contains(expected), "{user}\n{wrong}");
+    }
+    // The same again, or without a name, is the same hook.
+    world
+        .write(Layer::User, "[[notify]]\non = 'run-end'\nonly = 'asked'\nname = 'pager'\ncommand = 'page'\n");
+    let settings = world.read().unwrap();
+    let on: Vec<&str> = settings.hooks()[0].on.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!((settings.hooks().len(), on), (1, vec!["failed", "run-end"]));
+}

@@ -108,7 +108,7 @@ pub fn run_by_id(glance: &Glance<'_>, id: RunId) -> Option<RunView> {
 pub fn show_run(glance: &Glance<'_>, target: &str) -> Result<Reply, WireError> {
     let run = run(glance, target)?;
     let tasks = glance.core.tasks(glance.now, run.id);
-    Ok(Reply::Run { run, tasks })
+    Ok(Reply::Run { run: Box::new(run), tasks })
 }
 
 /// # Errors

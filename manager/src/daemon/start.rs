@@ -21,7 +21,7 @@ use super::hosts::inbound;
 use super::hosts::log_tail::LogTails;
 use super::hosts::rpc::Rpc;
 use super::hosts::{self, Hosts};
-use super::notify::Notifier;
+use super::notify;
 use super::queries::ShellFacts;
 use super::secrets::Secrets;
 use super::server::request::Answerer;
@@ -128,13 +128,13 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     tasks.spawn(facts::append_facts(store.clone(), region, clock.clone(), facts_in));
     tasks.spawn(inbound::watch_reports(driver.clone(), reports));
     tasks.spawn(inbound::take_heartbeats(driver.clone(), heartbeats));
-    let notifier = Notifier {
+    let (keeper, hooks) = notify::new(notify::Surroundings {
         hosts: hosts.clone(),
         store: store.clone(),
         secrets: secrets.clone(),
         folder: ledger::folder(layout),
-    };
-    tasks.spawn(notifier.keep(stopped.clone()));
+    });
+    tasks.spawn(keeper.keep(stopped.clone()));
     tasks.spawn(retention::keep(driver.clone(), clock.clone(), stopped.clone()));
     let rpc = Rpc { hosts: hosts.clone(), blobs: Arc::clone(&blobs), secrets };
     tasks.spawn(rpc.serve(bus.host_requests().await?, stopped.clone()));
@@ -144,7 +144,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let facts = Arc::new(ShellFacts { build: BUILD.to_owned(), started_at: clock.now() });
     let (ends, ends_in) = stream::exec::ends();
     tasks.spawn(stream::exec::end_all(hosts.clone(), ends_in));
-    let answerer = Answerer { hosts, store: store.clone(), blobs, facts, ends };
+    let answerer = Answerer { hosts, store: store.clone(), blobs, facts, ends, hooks };
     let server = Server::listen(&layout.manager_socket())?;
     tracing::info!(fencing = fencing.0, records = record_count, reports = report_count, "manager ready");
 

@@ -1,18 +1,21 @@
-//! `[[notify]]` of the settings: for what, and to which program or web hook. The address of a web hook is a secret: it
+//! `[[notify]]` of the settings: for what and of which runs, and to which program or web hook. The address of a web hook is a secret: it
 //! is shown without its path, credentials and query everywhere.
 
 use std::fmt;
 
+use protocol::ids::Name;
+use protocol::notify::{NoticeKind as Kind, Told};
 use sha2::{Digest, Sha256};
 
-use super::notice::Kind;
 use crate::config::Origin;
 use crate::runfile::fields::Fields;
 use crate::runfile::format::node::Node;
 use crate::runfile::problem::{Collector, suggestion};
 use crate::runfile::units::duration_ms;
 
-const KEYS: &[&str] = &["on", "command", "webhook", "timeout"];
+const KEYS: &[&str] = &["name", "only", "on", "command", "webhook", "timeout"];
+/// Between a name and what it is told of, on the command line.
+pub const SEPARATOR: char = ':';
 const TIMEOUT_MS: u64 = 10_000;
 const TIMEOUT_MS_MAX: u64 = 5 * 60 * 1_000;
 
@@ -85,8 +88,31 @@ pub enum To {
     Webhook(Address),
 }
 
+/// What it is told of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All that happens.
+    #[default]
+    All,
+    /// Runs that ask for it.
+    Asked,
+}
+
+/// What the run that a fact is of asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// It is of no run.
+    NoRun,
+    Run(Vec<Told>),
+    /// The record of the run is gone.
+    Unknown,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
+    /// By which runs ask for it.
+    pub name: Option<Name>,
+    pub scope: Scope,
     pub on: Vec<Kind>,
     pub to: To,
     /// Of one delivery.
@@ -121,11 +147,40 @@ impl Hook {
         digest.get(..16).unwrap_or(&digest).to_owned()
     }
 
+    /// Whether it is told of this. What the run itself says decides for that run: it may be less or more than what the
+    /// hook is for. Of a run whose record is gone nobody knows whether it asked.
+    #[must_use]
+    pub fn is_told(&self, kind: Kind, asked: &Asked) -> bool {
+        let told = match asked {
+            Asked::Run(told) => told.iter().find(|told| self.name.as_ref() == Some(&told.to)),
+            Asked::NoRun | Asked::Unknown => None,
+        };
+        match (told, self.scope) {
+            (Some(told), _) if !told.on.is_empty() => told.on.contains(&kind),
+            (Some(_), _) | (None, Scope::All) => self.on.contains(&kind),
+            (None, Scope::Asked) => false,
+        }
+    }
+
     /// Takes what another, to the same place, is for.
-    pub fn merge(&mut self, other: Self) {
+    ///
+    /// # Errors
+    /// They have two names, or are told of different runs: one place has one hook.
+    pub fn merge(&mut self, other: Self) -> Result<(), String> {
+        let place = &self.origin.place;
+        if let (Some(own), Some(name)) = (&self.name, &other.name)
+            && own != name
+        {
+            return Err(format!("it goes to the same place as {own:?} in {place}; give both one name"));
+        }
+        if self.scope != other.scope {
+            return Err(format!("it goes to the same place as that in {place}; give `only` in both or none"));
+        }
+        self.name = self.name.take().or(other.name);
         self.on.extend(other.on.iter().filter(|kind| !self.on.contains(kind)).copied().collect::<Vec<_>>());
         self.timeout_ms = other.timeout_ms;
         self.origin = other.origin;
+        Ok(())
     }
 
     /// One table of the list; `None` when something was wrong with it.
@@ -146,6 +201,17 @@ impl Hook {
         if on.is_empty() && fields.problems.count() == before {
             let all: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
             fields.complain(node.at, format!("on is missing; it is a list of: {}", all.join(", ")));
+        }
+        let name = fields.parsed("name", "a name", |text| {
+            let name = text.parse::<Name>().map_err(|error| error.to_string())?;
+            match text.contains(SEPARATOR) {
+                true => Err(format!("{name:?} holds a {SEPARATOR:?}, which ends a name in --notify")),
+                false => Ok(name),
+            }
+        });
+        let scope = fields.word("only", &[("asked", Scope::Asked)]).unwrap_or_default();
+        if scope == Scope::Asked && fields.get("name").is_none() {
+            fields.complain(fields.place("only"), "only: a hook that runs ask for needs a name");
         }
         let command = fields.program("command");
         let webhook = fields.parsed("webhook", "an address", Address::parse);
@@ -168,13 +234,41 @@ impl Hook {
             }
         };
         let to = to.filter(|_| problems.count() == before)?;
-        Some(Self { on, to, timeout_ms, origin })
+        Some(Self { name, scope, on, to, timeout_ms, origin })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_run_says_decides_for_that_run_and_only_for_it() {
+        let hook = |scope| Hook {
+            name: Some("pager".parse().unwrap()),
+            scope,
+            on: vec![Kind::Failed, Kind::RunEnd],
+            to: To::Command(vec!["x".to_owned()]),
+            timeout_ms: 1,
+            origin: Origin { layer: crate::config::layer::Layer::User, place: String::new() },
+        };
+        let asks =
+            |to: &str, on: &[Kind]| Asked::Run(vec![Told { to: to.parse().unwrap(), on: on.to_vec() }]);
+        let (all, asked) = (hook(Scope::All), hook(Scope::Asked));
+        for (run, failed, blocked) in [
+            (asks("pager", &[]), [true, true], [false, false]),
+            (asks("pager", &[Kind::Blocked]), [false, false], [true, true]),
+            (asks("other", &[Kind::Blocked]), [true, false], [false, false]),
+            (Asked::Run(Vec::new()), [true, false], [false, false]),
+            (Asked::NoRun, [true, false], [false, false]),
+            (Asked::Unknown, [true, false], [false, false]),
+        ] {
+            let told = |kind| [all.is_told(kind, &run), asked.is_told(kind, &run)];
+            assert_eq!((told(Kind::Failed), told(Kind::Blocked)), (failed, blocked), "{run:?}");
+        }
+        let nameless = Hook { name: None, ..hook(Scope::All) };
+        assert!(nameless.is_told(Kind::Failed, &asks("pager", &[Kind::Blocked])));
+    }
 
     #[test]
     fn an_address_is_never_shown_whole() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{Environment, Phase, TaskLink};
 use protocol::event::{Event, Fact};
+use protocol::notify::NoticeKind as Kind;
 use protocol::task::TaskState;
 use serde::Serialize;
 
@@ -14,54 +15,22 @@ const REASON_MOST: usize = 500;
 const VALUE_LEAST: usize = 4;
 const REDACTED: &str = "[redacted]";
 
-/// What can be notified of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A task failed for good, or an agent that belongs to no task crashed or failed.
-    Failed,
-    /// An agent waits for a person.
-    Blocked,
-    /// A task's work waits for a person.
-    Review,
-    /// Every task of a run is over.
-    RunEnd,
-}
-
-impl Kind {
-    pub const ALL: [Self; 4] = [Self::Failed, Self::Blocked, Self::Review, Self::RunEnd];
-
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Blocked => "blocked",
-            Self::Review => "review",
-            Self::RunEnd => "run-end",
-        }
-    }
-
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
-
-    /// Of a fact, if it is one to tell. An agent's own end counts only where no task tells of it.
-    #[must_use]
-    pub fn of(fact: &Fact) -> Option<Self> {
-        match fact {
-            Fact::TaskState { state: TaskState::Failed, .. } => Some(Self::Failed),
-            Fact::TaskState { state: TaskState::Review, .. } => Some(Self::Review),
-            Fact::AgentPhase { phase: Phase::Crashed | Phase::Failed, .. } => Some(Self::Failed),
-            Fact::AgentPhase { phase: Phase::Blocked, .. } => Some(Self::Blocked),
-            Fact::RunEnded { .. } => Some(Self::RunEnd),
-            Fact::TaskState { .. }
-            | Fact::AgentPhase { .. }
-            | Fact::AgentDestroyed { .. }
-            | Fact::RunSubmitted { .. }
-            | Fact::HostStarted { .. }
-            | Fact::Gap { .. }
-            | Fact::Unknown => None,
-        }
+/// What a fact is, if it is one to tell. An agent's own end counts only where no task tells of it.
+#[must_use]
+pub fn kind_of(fact: &Fact) -> Option<Kind> {
+    match fact {
+        Fact::TaskState { state: TaskState::Failed, .. } => Some(Kind::Failed),
+        Fact::TaskState { state: TaskState::Review, .. } => Some(Kind::Review),
+        Fact::AgentPhase { phase: Phase::Crashed | Phase::Failed, .. } => Some(Kind::Failed),
+        Fact::AgentPhase { phase: Phase::Blocked, .. } => Some(Kind::Blocked),
+        Fact::RunEnded { .. } => Some(Kind::RunEnd),
+        Fact::TaskState { .. }
+        | Fact::AgentPhase { .. }
+        | Fact::AgentDestroyed { .. }
+        | Fact::RunSubmitted { .. }
+        | Fact::HostStarted { .. }
+        | Fact::Gap { .. }
+        | Fact::Unknown => None,
     }
 }
 

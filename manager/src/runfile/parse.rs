@@ -15,6 +15,7 @@ use super::schema::Document;
 use super::task::{PlannedTask, Reader};
 use super::template::{BUILT_IN, RenderError, Renderer, Scope};
 use super::{include, slug, validate};
+use crate::notify::asked::Asked;
 
 /// A file as it was read.
 pub struct Source {
@@ -69,6 +70,8 @@ pub struct Plan {
     pub max_parallel: Option<u32>,
     pub labels: BTreeMap<String, String>,
     pub caps: BTreeMap<String, u32>,
+    /// Hooks that are told of it; whether there are such is the manager's to know.
+    pub notify: Vec<Asked>,
     pub tasks: Vec<PlannedTask>,
 }
 
@@ -125,6 +128,7 @@ pub fn parse(source: &Source, options: &Options) -> Result<Plan, Problems> {
         max_parallel: document.max_parallel,
         labels: document.labels,
         caps: document.caps,
+        notify: document.notify,
         tasks,
     };
     problems.finish(&source.name, plan)
@@ -137,6 +141,7 @@ impl Plan {
             max_parallel: None,
             labels: BTreeMap::new(),
             caps: BTreeMap::new(),
+            notify: Vec::new(),
             tasks: Vec::new(),
         }
     }

@@ -6,9 +6,21 @@ use super::fields::Fields;
 use super::format::node::{Kind, Node};
 use super::problem::{Collector, Place};
 use super::profile::{Profile, signals};
+use crate::notify::asked::{self, Asked};
 
-const DOCUMENT: &[&str] =
-    &["include", "name", "max_parallel", "labels", "caps", "defaults", "profiles", "rows", "tasks", "reduce"];
+const DOCUMENT: &[&str] = &[
+    "include",
+    "name",
+    "max_parallel",
+    "labels",
+    "caps",
+    "notify",
+    "defaults",
+    "profiles",
+    "rows",
+    "tasks",
+    "reduce",
+];
 const PROFILE: &[&str] = &["command", "interactive", "ready", "signals"];
 
 /// A document, its tasks not yet read.
@@ -19,6 +31,8 @@ pub struct Document {
     pub labels: BTreeMap<String, String>,
     /// Most live tasks with a label.
     pub caps: BTreeMap<String, u32>,
+    /// Hooks that are told of the run.
+    pub notify: Vec<Asked>,
     pub defaults: Option<Node>,
     pub profiles: BTreeMap<String, Profile>,
     pub rows: Option<Vec<Node>>,
@@ -50,6 +64,8 @@ impl Document {
         }
         document.labels = fields.pairs("labels");
         document.caps = caps(&mut fields);
+        document.notify =
+            fields.get("notify").map(|node| asked::read(node, fields.problems)).unwrap_or_default();
         document.defaults = fields.get("defaults").cloned();
         document.rows = list(&mut fields, "rows");
         document.reduce = fields.get("reduce").cloned();

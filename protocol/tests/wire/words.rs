@@ -8,6 +8,7 @@ use protocol::error::ErrorCode;
 use protocol::files::{FileArea, FileKind};
 use protocol::merge::{MergeOutcome, MergeState};
 use protocol::message::MessageState;
+use protocol::notify::NoticeKind;
 use protocol::report::Life;
 use protocol::signals::{Children, PhaseReason};
 use protocol::task::{Accept, FailureClass, Landing, TaskState, Verdict};
@@ -70,6 +71,7 @@ fn released_words_keep_their_meaning_and_newer_ones_are_unknown() {
         MessageState {
             Queued = "queued", Delivered = "delivered", NotDelivered = "not-delivered", Cancelled = "cancelled",
         }
+        NoticeKind { Failed = "failed", Blocked = "blocked", Review = "review", RunEnd = "run-end" }
         Life { Present = "present", Destroyed = "destroyed" }
         Accept { Verify = "verify", Exit = "exit", Review = "review" }
         FailureClass {

@@ -154,6 +154,7 @@ impl World {
             max_parallel: self.dice.percent(60).then(|| u32::try_from(self.dice.between(1, 3)).unwrap()),
             labels: Default::default(),
             caps: Default::default(),
+            notify: Vec::new(),
             open: false,
         };
         (Request::SubmitRun(Box::new(SubmitRun { key: self.key(), run: spec, tasks })), names)

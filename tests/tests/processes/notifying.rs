@@ -1,12 +1,18 @@
-//! Notifications: a real program and a real web hook hear of what happens, once each under one id, and never a secret.
+//! Notifications: a real program and a real web hook hear of what happens, once each under one id, and never a secret;
+//! a run says who hears of it, and settings that change are read while the manager runs.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;
 
+use manager::cli::client::Client;
 use phalanx_tests::install::Install;
 use phalanx_tests::programs::fake_agent;
 use phalanx_tests::wait;
+use protocol::api::{Request, SubmitRun};
+use protocol::ids::RequestKey;
+use protocol::notify::Told;
+use protocol::task::SubmitTask;
 use serde_json::Value;
 
 /// Answers each request with the next of `answers` (the last for ever), and hands over what it was sent.
@@ -186,4 +192,194 @@ fn a_test_says_what_came_back_and_a_project_can_name_no_hook() {
     std::fs::write(install.path("user").join(".phalanx.toml"), good).unwrap();
     let ran = install.run(&["config", "validate"]).ended_with(2);
     assert!(ran.stderr.contains("notify cannot be set in this file"), "{}", ran.stderr);
+}
+
+/// Of the file that a hook writes to: event and run of each notice.
+fn heard(install: &Install, file: &str) -> Vec<String> {
+    let lines = install.lines(file);
+    let notices = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    notices
+        .map(|notice| {
+            let run = notice["run"]["name"].as_str().unwrap_or("-").to_owned();
+            format!("{} {run}", notice["event"].as_str().unwrap())
+        })
+        .collect()
+}
+
+fn named(install: &Install, name: &str, more: &str) -> String {
+    let file = install.text_path(name);
+    format!("[[notify]]\nname = '{name}'\non = ['failed', 'run-end']\n{more}\ncommand = 'cat >> {file}'\n")
+}
+
+/// A run of this name with one task that fails and one that does not.
+fn tasks(install: &Install, name: &str, notify: &str) -> String {
+    let tasks = "tasks:\n  - {name: a, command: 'exit 3'}\n  - {name: b, command: 'true'}\n";
+    install.file(&format!("{name}.yaml"), &format!("name: {name}\n{notify}\n{tasks}"))
+}
+
+fn hooks(install: &Install) -> Value {
+    serde_json::from_slice(&install.run(&["notify", "ls", "-o", "json"]).succeeded().stdout).unwrap()
+}
+
+#[test]
+fn a_hook_that_is_only_for_the_asking_hears_of_the_run_that_asked_over_a_killed_manager() {
+    let install = Install::new();
+    let gate = install.text_path("open");
+    let file = install.text_path("pager");
+    let pager = format!(
+        "[[notify]]\nname = 'pager'\nonly = 'asked'\non = ['failed', 'run-end']\n\
+         command = 'test -e {gate} || {{ echo the line is down >&2; exit 1; }}; cat >> {file}'\n"
+    );
+    settings(&install, &format!("{pager}{}", named(&install, "all", "")));
+    install.run(&["up"]).succeeded();
+    install.run(&["run", &tasks(&install, "silent", "")]).ended_with(7);
+    let loud = tasks(&install, "loud", "notify: [pager]");
+    install.run(&["run", &loud]).ended_with(7);
+    // Less than the hook is for, and more than it.
+    install.run(&["run", &tasks(&install, "less", ""), "--notify", "pager:run-end"]).ended_with(7);
+    let failing = || hooks(&install)["items"][0]["failure"].to_string();
+    wait::until(wait::LIMIT, "the pager fails", failing, |said| said.contains("the line is down"));
+    // What is written down is not told again.
+    let delivered = || hooks(&install)["items"][1]["delivered"].clone();
+    wait::until(wait::LIMIT, "the other is done", delivered, |count| *count == 6);
+    install.kill("manager");
+    install.settled();
+    let shown: Value = serde_json::from_slice(&install.run(&["show", "loud", "-o", "json"]).stdout).unwrap();
+    assert_eq!(shown["items"][0]["spec"]["notify"][0]["to"], "pager");
+    let text = install.run(&["show", "less"]).succeeded().text();
+    assert!(text.lines().any(|line| line.starts_with("notify") && line.ends_with("pager:run-end")), "{text}");
+    install.file("open", "");
+    let pager = || heard(&install, "pager");
+    let all = wait::until(wait::LIMIT, "both are told", pager, |heard| {
+        heard.last().is_some_and(|last| last == "run-end less")
+    });
+    assert_eq!(all, ["failed loud", "run-end loud", "run-end less"]);
+    let every = || heard(&install, "all");
+    let all = wait::until(wait::LIMIT, "all is told", every, |heard| heard.len() >= 6);
+    let silent =
+        ["failed silent", "run-end silent", "failed loud", "run-end loud", "failed less", "run-end less"];
+    assert_eq!(all, silent);
+}
+
+#[test]
+fn a_hook_that_is_not_there_is_refused_before_anything_starts_and_by_the_manager_too() {
+    let install = Install::new();
+    settings(&install, &named(&install, "pager", "only = 'asked'"));
+    install.run(&["up"]).succeeded();
+    let file = tasks(&install, "r", "notify:\n  - pagr");
+    let ran = install.run(&["run", &file]).ended_with(2);
+    let said = "r.yaml:3:5: notify: there is no hook \"pagr\"; did you mean \"pager\"?";
+    assert!(ran.stderr.contains(said) && ran.stderr.contains("nothing was sent"), "{}", ran.stderr);
+    let ran = install.run(&["run", &file, "--dry-run"]).ended_with(2);
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    let plain = tasks(&install, "p", "");
+    let ran = install.run(&["run", &plain, "--notify", "nobody:failed"]).ended_with(2);
+    assert!(ran.stderr.contains("--notify: there is no hook \"nobody\"; known are pager"), "{}", ran.stderr);
+    let ran = install.run(&["run", &plain, "--notify", "pager:faild"]).ended_with(2);
+    assert!(ran.stderr.contains("did you mean \"failed\"?"), "{}", ran.stderr);
+    let runs = || install.run(&["runs", "-o", "name"]).succeeded().text();
+    assert_eq!(runs(), "");
+    // Who asks the manager without asking for its hooks first.
+    let told = Told { to: "nobody".parse().unwrap(), on: Vec::new() };
+    let submit = |key: &str, to: &Told| {
+        let spec = serde_json::from_value(serde_json::json!({
+            "name": "t", "program": ["true"], "grace_ms": 1_000, "accept": "exit", "commit": "agent",
+        }));
+        Request::SubmitRun(Box::new(SubmitRun {
+            key: RequestKey(key.to_owned()),
+            run: serde_json::from_value(serde_json::json!({"name": "x", "notify": [to]})).unwrap(),
+            tasks: vec![SubmitTask { spec: spec.unwrap(), environment: Default::default() }],
+        }))
+    };
+    let mut client = Client::open(&install.layout().manager_socket()).unwrap();
+    let refused = client.ask(&submit("k-1", &told)).unwrap_err();
+    let said = refused.rendered(false).unwrap();
+    assert!(said.contains("there is no hook \"nobody\"") && refused.exit_code() == 2, "{said}");
+    assert_eq!(runs(), "");
+    // A key that was taken has its answer, whatever became of the hook.
+    let pager = Told { to: "pager".parse().unwrap(), ..told };
+    let first = client.ask(&submit("k-2", &pager)).unwrap();
+    settings(&install, "");
+    assert_eq!(client.ask(&submit("k-2", &pager)).unwrap(), first);
+    assert!(client.ask(&submit("k-3", &pager)).is_err());
+}
+
+#[test]
+fn settings_that_change_count_from_the_next_notice_and_wrong_ones_change_nothing() {
+    let install = Install::new();
+    settings(&install, &named(&install, "zero", ""));
+    install.run(&["up"]).succeeded();
+    let run = |name: &str, notify: &str| {
+        install.run(&["run", &tasks(&install, name, notify)]).ended_with(7);
+    };
+    run("before", "");
+    let zero = || heard(&install, "zero");
+    wait::until(wait::LIMIT, "the first hook is told", zero, |heard| heard.len() >= 2);
+    // Nobody asks between the change and what is to be told.
+    settings(&install, &named(&install, "one", ""));
+    run("first", "");
+    let one = || heard(&install, "one");
+    wait::until(wait::LIMIT, "a new hook is told", one, |heard| heard == &["failed first", "run-end first"]);
+    // Of the same place with another purpose, and one more.
+    let narrow = named(&install, "one", "").replace("'failed', ", "");
+    settings(&install, &format!("{narrow}{}", named(&install, "two", "only = 'asked'")));
+    let gate = install.text_path("gate");
+    let waiting = install.file(
+        "second.yaml",
+        &format!(
+            "name: second\nnotify: [two]\ntasks:\n  - name: a\n    command: 'until test -e {gate}; do sleep 0.1; \
+             done; exit 3'\n"
+        ),
+    );
+    install.run(&["run", &waiting, "--detach"]).succeeded();
+    // What does not parse changes nothing, and is told.
+    settings(&install, "[[notify]]\non = 'faild'\ncommand = 'x'\n");
+    let document = hooks(&install);
+    assert_eq!(document["items"].as_array().unwrap().len(), 2, "{document:#}");
+    assert!(document["wrong"].as_str().unwrap().contains("did you mean \"failed\"?"), "{document:#}");
+    let ran = install.run(&["notify", "ls"]).succeeded();
+    assert!(
+        ran.stderr.contains("the settings are wrong; the hooks of before are in force"),
+        "{}",
+        ran.stderr
+    );
+    let log = std::fs::read_to_string(install.layout().log_file("manager")).unwrap();
+    assert!(log.contains("the hooks of before stay in force"), "{log}");
+    // The hook is taken out that the run asks for: the run goes on, and it is told where.
+    settings(&install, &narrow);
+    let document = hooks(&install);
+    assert_eq!(
+        (&document["missing"][0]["hook"], &document["missing"][0]["run_name"]),
+        (&"two".into(), &"second".into())
+    );
+    assert_eq!(document["wrong"], Value::Null);
+    let ran = install.run(&["notify", "ls"]).succeeded();
+    assert!(
+        ran.stderr.contains("run second asks for the hook \"two\", which is not there any more"),
+        "{}",
+        ran.stderr
+    );
+    let log = std::fs::read_to_string(install.layout().log_file("manager")).unwrap();
+    assert!(log.contains("a hook that is not in the settings any more"), "{log}");
+    install.file("gate", "");
+    install.run(&["wait", "second"]).succeeded();
+    wait::until(wait::LIMIT, "the end is told", one, |heard| heard.len() >= 3);
+    assert_eq!(one(), ["failed first", "run-end first", "run-end second"]);
+    // What comes back begins anew: it is not told of the time between.
+    settings(&install, &format!("{narrow}{}", named(&install, "two", "only = 'asked'")));
+    run("third", "notify: two");
+    let two = || heard(&install, "two");
+    wait::until(wait::LIMIT, "it is told again", two, |heard| heard == &["failed third", "run-end third"]);
+    // What is written down is not told again.
+    let delivered = || {
+        hooks(&install)["items"].as_array().unwrap().iter().map(|hook| hook["delivered"].clone()).collect()
+    };
+    wait::until(wait::LIMIT, "both are done", delivered, |counts: &Vec<Value>| *counts == [4, 2]);
+    install.kill("manager");
+    install.settled();
+    run("fourth", "");
+    wait::until(wait::LIMIT, "nothing is told twice", one, |heard| {
+        heard == &["failed first", "run-end first", "run-end second", "run-end third", "run-end fourth"]
+    });
+    assert_eq!((two().len(), zero().len()), (2, 2));
 }

@@ -7,6 +7,7 @@ use protocol::agent::{AgentSpec, Blob, CheckoutKind, CommitMode, ResourceLimits}
 use protocol::api::{Change, PROMPT_LIMIT};
 use protocol::error::WireError;
 use protocol::ids::{AgentId, Name};
+use protocol::notify::{NoticeKind, Told};
 use protocol::task::{Accept, FailureClass, RunSpec, SubmitTask, TaskSpec};
 
 use super::invalid;
@@ -20,6 +21,8 @@ const MOVE_AFTER_MS_MIN: u64 = 5 * 60 * 1_000;
 const RETRIES_MAX: u32 = 1_000;
 /// An argument of a program cannot be longer than 128 KiB on Linux.
 const SCRIPT_BYTES_MAX: usize = 100_000;
+/// As many as settings have.
+const TOLD_MOST: usize = 64;
 const PROBLEMS_SHOWN: usize = 20;
 
 /// Who is asked for by such a name is looked for among the ids first.
@@ -199,6 +202,7 @@ pub(super) fn run(run: &RunSpec, tasks: &[SubmitTask], tasks_max: usize) -> Resu
             fields.wrong("caps", why);
         }
     }
+    told(&mut fields, &run.notify);
     if tasks.is_empty() && !run.open {
         fields.wrong("tasks", "there are none");
     }
@@ -206,6 +210,21 @@ pub(super) fn run(run: &RunSpec, tasks: &[SubmitTask], tasks_max: usize) -> Resu
     each(tasks, &mut problems);
     graph(tasks.iter().map(|submitted| &submitted.spec), &BTreeSet::new(), &mut problems);
     refuse(problems)
+}
+
+/// Whether there are such hooks is the shell's to know.
+fn told(fields: &mut Fields<'_>, told: &[Told]) {
+    if told.len() > TOLD_MOST {
+        fields.wrong("notify", format_args!("more than {TOLD_MOST} hooks"));
+    }
+    for (place, one) in told.iter().enumerate() {
+        if told.iter().take(place).any(|before| before.to == one.to) {
+            fields.wrong("notify", format_args!("{:?} is named twice", one.to));
+        }
+        if one.on.contains(&NoticeKind::Unknown) {
+            fields.wrong("notify", format_args!("{:?}: this build does not know one of the words", one.to));
+        }
+    }
 }
 
 /// Tasks that are added to a run. They may wait for those that it has; those have been checked.

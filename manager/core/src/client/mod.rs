@@ -97,6 +97,7 @@ impl Core {
             Request::FreeRuns { runs, older_ms, .. } => self.free_runs(now, caller, runs, older_ms),
             Request::Status
             | Request::Hosts
+            | Request::Hooks
             | Request::ListAgents(_)
             | Request::ShowAgents { .. }
             | Request::WaitAgents { .. }
@@ -178,6 +179,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::WaitMessages { .. }
         | Request::Status
         | Request::Hosts
+        | Request::Hooks
         | Request::ListAgents(_)
         | Request::ShowAgents { .. }
         | Request::WaitAgents { .. }

@@ -39,6 +39,7 @@ pub(super) fn run_spec(name: &str) -> RunSpec {
         max_parallel: None,
         labels: BTreeMap::new(),
         caps: BTreeMap::new(),
+        notify: Vec::new(),
         open: false,
     }
 }

@@ -1,7 +1,8 @@
 //! What a submission may say.
 
 use protocol::error::ErrorCode;
-use protocol::task::{Accept, TaskSpec};
+use protocol::notify::{NoticeKind, Told};
+use protocol::task::{Accept, RunSpec, TaskSpec};
 
 use super::world::{World, after, capped, repo_spec, run_spec, task_spec, verified};
 
@@ -50,6 +51,27 @@ fn a_refusal_names_the_task_and_the_field() {
     }
     let mut world = World::new();
     assert!(world.submit(capped(0), vec![task_spec("a")]).unwrap_err().message.contains("max_parallel"));
+}
+
+#[test]
+fn a_run_names_each_hook_once_and_no_word_that_this_build_does_not_know() {
+    let told = |to: &str, on: &[NoticeKind]| Told { to: to.parse().unwrap(), on: on.to_vec() };
+    let asking = |notify| RunSpec { notify, ..run_spec("r") };
+    for (notify, named) in [
+        (vec![told("a", &[]), told("a", &[NoticeKind::Failed])], "named twice"),
+        (vec![told("a", &[NoticeKind::Unknown])], "does not know one of the words"),
+    ] {
+        let mut world = World::new();
+        let error = world.submit(asking(notify), vec![task_spec("a")]).unwrap_err();
+        assert!(error.message.contains(named) && world.stored.is_empty(), "{}", error.message);
+    }
+    let mut world = World::new();
+    let asked = vec![told("a", &[NoticeKind::RunEnd]), told("b", &[])];
+    let run = world.submit(asking(asked.clone()), vec![task_spec("a")]).unwrap();
+    assert_eq!(world.core.told(run), Some(asked.as_slice()));
+    assert_eq!(world.core.asking().map(|(id, _)| id).collect::<Vec<_>>(), [run]);
+    world.restart_manager();
+    assert_eq!(world.core.told(run), Some(asked.as_slice()), "it is in the run's record");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use protocol::ids::{RunId, TaskId};
-use protocol::task::{RunView, TaskState, TaskView, Waiting};
+use protocol::ids::{RequestKey, RunId, TaskId};
+use protocol::notify::Told;
+use protocol::task::{RunSpec, RunView, TaskState, TaskView, Waiting};
 use protocol::time::Timestamp;
 
 use crate::Core;
@@ -22,6 +23,24 @@ impl Core {
     #[must_use]
     pub fn run_view(&self, id: RunId) -> Option<RunView> {
         self.work.run(id).map(view)
+    }
+
+    /// Runs that go on, with the hooks that they ask for.
+    pub fn asking(&self) -> impl Iterator<Item = (RunId, &RunSpec)> {
+        let open = self.work.runs().map(|run| &run.record).filter(|record| record.ended_at.is_none());
+        open.filter(|record| !record.spec.notify.is_empty()).map(|record| (record.id, &record.spec))
+    }
+
+    /// The hooks that a run asks for; `None`: there is no such run.
+    #[must_use]
+    pub fn told(&self, id: RunId) -> Option<&[Told]> {
+        self.work.run(id).map(|run| run.record.spec.notify.as_slice())
+    }
+
+    /// Whether a request of this key was taken: its answer is fixed.
+    #[must_use]
+    pub fn has_answered(&self, key: &RequestKey) -> bool {
+        self.requests.find(key).is_some()
     }
 
     /// The last merge of a run.

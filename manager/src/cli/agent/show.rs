@@ -1,4 +1,4 @@
-//! `show`: everything that is known of some agents.
+//! `show`: everything that is known of some agents, or of a run.
 
 use protocol::api::{AgentView, Reply, Request};
 use protocol::report::{Collected, Life};
@@ -11,6 +11,7 @@ use super::super::output::pipe::Stdout;
 use super::super::output::render::{Listing, list};
 use super::super::output::table::details;
 use super::super::output::when::{age, date, now};
+use super::super::run;
 use super::view::{AgentRow, long_end};
 use crate::runfile::units::{human_duration, human_size};
 
@@ -21,9 +22,18 @@ fn rows(agents: Vec<AgentView>) -> Vec<AgentRow> {
 
 pub fn run(context: &Context, args: &Show) -> Result<u8, Failure> {
     let mut client = context.client()?;
-    let (agents, as_of) = match client.ask(&Request::ShowAgents { targets: args.targets.clone() })? {
-        Reply::Agents { agents, as_of } => (agents, as_of),
-        other => return Err(unexpected(other)),
+    let (agents, as_of) = match client.ask(&Request::ShowAgents { targets: args.targets.clone() }) {
+        Ok(Reply::Agents { agents, as_of }) => (agents, as_of),
+        Ok(other) => return Err(unexpected(other)),
+        Err(failure) => {
+            let target = args.targets.first().filter(|_| args.targets.len() == 1);
+            // No agent is called so; the words about it are right where no run is either.
+            let run = target.filter(|_| failure.exit_code() == exit::MISSING);
+            return match run.and_then(|run| run::list::one(&mut client, run).ok()) {
+                Some(view) => run::show::show(context, view),
+                None => Err(failure),
+            };
+        }
     };
     let rows = rows(agents);
     let mut out = Stdout::default();

@@ -85,7 +85,8 @@ pub struct Targets {
 
 #[derive(Args, Debug)]
 pub struct Show {
-    #[arg(required = true, value_name = "AGENT")]
+    /// Agents, or a run's name or id
+    #[arg(required = true, value_name = "AGENT|RUN")]
     pub targets: Vec<String>,
 }
 

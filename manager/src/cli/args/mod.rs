@@ -145,8 +145,8 @@ anew. Figures alone are no\nchange. -o name and -q print agents that came or cha
         before_help = "Examples:\n  phalanx top -l team=core\n  phalanx top --once --sort memory -o json"
     )]
     Top(watch::Top),
-    /// Everything that is known of agents
-    #[command(before_help = "Examples:\n  phalanx show demo\n  phalanx show demo@db-01 -o json")]
+    /// Everything that is known of agents, or of a run
+    #[command(before_help = "Examples:\n  phalanx show demo@db-01 -o json\n  phalanx show nightly")]
     Show(agent::Show),
     /// What agents printed
     #[command(before_help = "Examples:

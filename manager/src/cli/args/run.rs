@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use protocol::notify::Told;
 
 use crate::runfile::format::Format;
 
@@ -14,6 +15,7 @@ use crate::runfile::format::Format;
 #[derive(Args, Debug)]
 #[command(before_help = "Examples:
   phalanx run tasks.yaml --max-parallel 50
+  phalanx run tasks.yaml --detach --notify pager --notify chat:failed,run-end
   printf 'make lint\\nmake test\\n' | phalanx run - --name checks
   tail -f queue.jsonl | phalanx run fix.yaml --map - --follow")]
 pub struct Run {
@@ -34,6 +36,9 @@ pub struct Run {
     /// Tasks that may be live at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_parallel: Option<u32>,
+    /// Tell a hook of the settings of this run: of what it is for, or of these (failed, blocked, review, run-end)
+    #[arg(long, value_name = "NAME[:ON,..]", value_parser = crate::notify::asked::of_option, conflicts_with = "resume")]
+    pub notify: Vec<Told>,
     /// Wait for the end (the default): exit 0 all accepted, 7 some, 8 none
     #[arg(long, conflicts_with = "detach")]
     pub wait: bool,

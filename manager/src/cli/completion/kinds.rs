@@ -23,6 +23,8 @@ pub(super) enum Kind {
     TaskOfRun,
     Profile,
     Setting,
+    /// `NAME` of a hook, or `NAME:` with what it is told of.
+    Hook,
     Schema,
     /// Number of a snapshot of the agent that is named before it.
     Snapshot,
@@ -40,6 +42,8 @@ fn kinds(command: &str, argument: &str) -> &'static [Kind] {
         ("wait", "targets") => &[Kind::Agent, Kind::Run, Kind::Task],
         ("wait", "until") => &[Kind::Awaited],
         ("cancel" | "retry" | "merge", "tasks") => &[Kind::TaskOfRun],
+        ("show", "targets") => &[Kind::Agent, Kind::Run],
+        ("run", "notify") => &[Kind::Hook],
         (_, "tasks") => &[Kind::Task],
         ("clone", "source") | ("send" | "label", "words") | ("ls" | "top", "names") => &[Kind::Agent],
         ("create", "profile") | ("profile show", "names") | ("profile test", "name") => &[Kind::Profile],
@@ -116,8 +120,10 @@ mod tests {
         let mut look = |command: &Command, words: &str| {
             for argument in command.get_arguments() {
                 let id = argument.get_id().as_str();
-                let names =
-                    ["name", "names", "words", "target", "targets", "agent", "run", "tasks", "host", "hosts"];
+                let names = [
+                    "name", "names", "words", "target", "targets", "agent", "run", "tasks", "host", "hosts",
+                    "notify",
+                ];
                 if names.contains(&id) && kinds(words, id).is_empty() && !FREE.contains(&(words, id)) {
                     missing.push(format!("{words} {id}"));
                 }

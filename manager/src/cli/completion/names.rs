@@ -4,6 +4,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use protocol::api::{Reply, Request};
+use protocol::notify::NoticeKind;
 use protocol::row::{AgentRow, RowFilter};
 use protocol::snapshot::{SnapshotCall, SnapshotWish};
 use protocol::task::{RunView, TaskState};
@@ -16,6 +17,7 @@ use crate::config::Settings;
 use crate::config::key::KEYS;
 use crate::config::layer::environment;
 use crate::embedded::layout::Layout;
+use crate::notify::hook::SEPARATOR;
 
 /// For one answer of the manager: a person waits with his finger on the key.
 pub(super) const LIMIT: Duration = Duration::from_millis(100);
@@ -58,6 +60,7 @@ impl Names {
                 settings.named_profiles().keys().cloned().collect()
             }
             Kind::Setting => KEYS.iter().map(|key| key.name.to_owned()).collect(),
+            Kind::Hook => self.hooks(begun),
             Kind::Schema => self.schemas(),
             // `snapshot restore AGENT`.
             Kind::Snapshot => self.before.get(2).map(|agent| self.snapshots(agent)).unwrap_or_default(),
@@ -87,6 +90,19 @@ impl Names {
             Some(Reply::Hosts(hosts)) => hosts.into_iter().map(|view| view.host.to_string()).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// After the name, one more of what it is told of.
+    fn hooks(&self, begun: &str) -> Vec<String> {
+        let Some((name, kinds)) = begun.split_once(SEPARATOR) else {
+            let Some(Reply::Hooks(view)) = self.ask(&Request::Hooks) else { return Vec::new() };
+            return view.hooks.into_iter().filter_map(|hook| Some(hook.name?.to_string())).collect();
+        };
+        let before = kinds.rsplit_once(',').map_or("", |(before, _)| before);
+        let given: Vec<&str> = before.split(',').collect();
+        let comma = if before.is_empty() { "" } else { "," };
+        let more = NoticeKind::ALL.iter().map(|kind| kind.as_str()).filter(|kind| !given.contains(kind));
+        more.map(|kind| format!("{name}{SEPARATOR}{before}{comma}{kind}")).collect()
     }
 
     /// The latest first.

@@ -34,7 +34,11 @@ pub struct OriginDocument<'a> {
 
 impl<'a> OriginDocument<'a> {
     pub fn of(origin: &'a Origin) -> Self {
-        Self { layer: origin.layer.as_str(), place: &origin.place }
+        Self::at(origin.layer.as_str(), &origin.place)
+    }
+
+    pub fn at(layer: &'a str, place: &'a str) -> Self {
+        Self { layer, place }
     }
 }
 

@@ -31,7 +31,7 @@ use super::super::run::view::{ReasonRow, RunRow, TaskRow};
 use super::super::settings::snapshot::{RestoredRow, Row as SnapshotRow};
 use super::super::system::doctor::CheckRow;
 use super::super::system::hosts::HostRow;
-use super::super::system::notify::{HookRow, TestRow};
+use super::super::system::notify::{HookRow, HooksDocument, TestRow};
 use super::super::system::status::{self, StatusDocument};
 use super::super::watch::changes::ChangeDocument;
 use super::super::watch::row::Row;
@@ -99,7 +99,7 @@ const KNOWN: &[(&str, Shape)] = &[
     ),
     ("merge", around::<MergeDocument<'static>, MergeRow<'static>>()),
     ("messages", MESSAGES),
-    ("notify ls", list_of::<HookRow<'static>>()),
+    ("notify ls", around::<HooksDocument<'static>, HookRow>()),
     ("notify test", list_of::<TestRow>()),
     ("patch", list_of::<PatchRow>()),
     ("pause", OUTCOMES),
@@ -118,6 +118,7 @@ const KNOWN: &[(&str, Shape)] = &[
     ("schema --list", list_of::<SchemaRow>()),
     ("send", MESSAGES),
     ("show", AGENTS),
+    ("show RUN", RUNS),
     ("snapshot create", SNAPSHOTS),
     ("snapshot ls", SNAPSHOTS),
     ("snapshot restore", list_of::<RestoredRow>()),

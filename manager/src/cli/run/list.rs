@@ -33,7 +33,7 @@ pub fn named_or_latest(client: &mut Client, name: Option<&str>) -> Result<String
 
 pub fn whole(client: &mut Client, run: &str) -> Result<(RunView, Vec<TaskView>), Failure> {
     match client.ask(&Request::ShowRun { run: run.to_owned() })? {
-        Reply::Run { run, tasks } => Ok((run, tasks)),
+        Reply::Run { run, tasks } => Ok((*run, tasks)),
         other => Err(unexpected(other)),
     }
 }

@@ -6,6 +6,7 @@ pub mod follow;
 pub mod list;
 pub mod plan;
 pub mod report;
+pub mod show;
 pub mod stream;
 pub mod submit;
 pub mod view;

@@ -11,12 +11,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::args::run::Run;
+use super::super::context::Context;
 use super::super::error::Failure;
 use super::super::output::render::Listed;
+use super::super::system::notify::in_force;
 use crate::chain;
 use crate::config::{Settings, key};
+use crate::notify::asked::over;
 use crate::runfile::format::node::Node;
 use crate::runfile::map::{MapError, parse_rows, read_rows};
+use crate::runfile::problem::{Collector, suggestion};
 use crate::runfile::task::PlannedTask;
 use crate::runfile::units::human_size;
 use crate::runfile::{Before, Options, Plan, Source, parse};
@@ -65,6 +69,11 @@ fn plan_of(
             return Err(Failure::usage(format!("--set {key} is given twice")));
         }
     }
+    for (place, told) in args.notify.iter().enumerate() {
+        if args.notify.iter().take(place).any(|before| before.to == told.to) {
+            return Err(Failure::usage(format!("--notify {} is given twice", told.to)));
+        }
+    }
     let options = Options {
         format: args.format,
         rows,
@@ -78,8 +87,45 @@ fn plan_of(
     })?;
     let usual = settings.whole(&key::MAX_PARALLEL).and_then(|most| u32::try_from(most).ok());
     plan.max_parallel = args.max_parallel.or(plan.max_parallel).or(usual);
+    plan.notify = over(plan.notify, &args.notify);
     plan.name = name.or(plan.name).or_else(|| name_of(args.file()));
     Ok(plan)
+}
+
+/// Whether the hooks are there that it asks for, before anything of it is sent. The manager refuses it too.
+pub(super) fn check_hooks(context: &Context, args: &Run, plan: &Plan) -> Result<(), Failure> {
+    if plan.notify.is_empty() {
+        return Ok(());
+    }
+    let hooks = in_force(context)?.hooks;
+    let names: Vec<&str> = hooks.iter().filter_map(|hook| Some(hook.name.as_ref()?.as_str())).collect();
+    let (mut problems, mut lines) = (Collector::default(), Vec::new());
+    for asked in plan.notify.iter().filter(|asked| !names.contains(&asked.told.to.as_str())) {
+        let to = asked.told.to.as_str();
+        let known = match names.is_empty() {
+            true => "; no hook of the settings has a name".to_owned(),
+            false => suggestion(to, names.iter().copied()),
+        };
+        let message = format!("there is no hook {to:?}{known}");
+        match asked.at {
+            Some(at) => problems.add(at, format!("notify: {message}")),
+            None => lines.push(format!("--notify: {message}")),
+        }
+    }
+    let file = if args.file() == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        args.file().display().to_string()
+    };
+    if let Err(problems) = problems.finish(&file, ()) {
+        lines.insert(0, problems.to_string());
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("the run asks for hooks that are not there; nothing was sent\n{}", lines.join("\n"));
+    Err(Failure::new(ErrorCode::Invalid, message).hint("phalanx notify ls"))
 }
 
 /// Fields that settings give to tasks.

@@ -124,7 +124,21 @@ impl Feed<'_> {
                     piece.push(line);
                 }
             }
+            self.hooks_are_there(&piece)?;
             self.take(&piece)?;
+        }
+    }
+
+    /// A hook that is not there is the whole input's fault: no line is left out for it.
+    fn hooks_are_there(&self, lines: &[String]) -> Result<(), Failure> {
+        if self.run.is_some() || lines.is_empty() {
+            return Ok(());
+        }
+        let text = format!("{}\n", lines.join("\n"));
+        // A line that is wrong is told when it is sent.
+        match plan::read_piece(self.args, &self.context.settings, &text, self.before.clone()) {
+            Ok(plan) => plan::check_hooks(self.context, self.args, &plan),
+            Err(_) => Ok(()),
         }
     }
 

@@ -40,10 +40,11 @@ pub fn run(context: &Context, args: &Run) -> Result<u8, Failure> {
     }
     let plan = plan::read(args, &context.settings)?;
     if args.dry_run {
-        return dry_run(context, &plan);
+        return dry_run(context, args, &plan);
     }
     let key = request_key(args.key.as_deref())?;
     let mut client = context.client()?;
+    plan::check_hooks(context, args, &plan)?;
     let mut resolved = Resolved::new();
     resolve(&mut client, &plan, &mut resolved)?;
     upload(&mut client, &plan)?;
@@ -54,9 +55,13 @@ pub fn run(context: &Context, args: &Run) -> Result<u8, Failure> {
 /// Adds what is given, closes the run and waits for it.
 fn resume(context: &Context, args: &Run, target: &str) -> Result<u8, Failure> {
     let mut client = context.client()?;
-    let run = runs::one(&mut client, target)?.id;
+    let view = runs::one(&mut client, target)?;
+    let run = view.id;
     if args.file.is_some() {
         let plan = plan::read(args, &context.settings)?;
+        if plan.notify.iter().any(|asked| !view.spec.notify.contains(&asked.told)) {
+            say("note: who is told of a run is said when it begins; `notify` of this file changes nothing");
+        }
         let key = request_key(args.key.as_deref())?;
         let mut resolved = Resolved::new();
         resolve(&mut client, &plan, &mut resolved)?;
@@ -91,7 +96,8 @@ pub(super) fn finish(context: &Context, args: &Run, mut client: Client, run: Run
     Ok(code)
 }
 
-fn dry_run(context: &Context, plan: &Plan) -> Result<u8, Failure> {
+fn dry_run(context: &Context, args: &Run, plan: &Plan) -> Result<u8, Failure> {
+    plan::check_hooks(context, args, plan)?;
     if plan.tasks.iter().any(|task| task.repo.is_some()) {
         match context.running() {
             Some(client) => {
@@ -215,9 +221,10 @@ pub(super) fn submit(
     };
     let open = ending == Ending::Open;
     let (max_parallel, labels, caps) = (plan.max_parallel, plan.labels, plan.caps);
+    let notify = plan.notify.into_iter().map(|asked| asked.told).collect();
     let submit = SubmitRun {
         key: key.clone(),
-        run: RunSpec { name, max_parallel, labels, caps, open },
+        run: RunSpec { name, max_parallel, labels, caps, notify, open },
         tasks: tasks_of(plan.tasks, resolved),
     };
     submitted(client, &Request::SubmitRun(Box::new(submit)), key)

@@ -12,6 +12,7 @@ use super::super::output::progress::count;
 use super::super::output::render::Listed;
 use super::super::output::table::some_of;
 use super::super::output::when::{age, date};
+use crate::notify::asked::written;
 use crate::runfile::units::{human_duration, human_size};
 
 /// States in which a task's work was taken.
@@ -70,7 +71,7 @@ pub struct RunDocument<'a> {
 impl Listed for RunRow {
     const KIND: &'static str = "RunList";
     const HEADER: &'static [&'static str] = &["RUN", "TASKS", "STATE", "AGE", "TOOK"];
-    const WIDE: &'static [&'static str] = &["ID", "PARALLEL", "LABELS"];
+    const WIDE: &'static [&'static str] = &["ID", "PARALLEL", "LABELS", "NOTIFY"];
 
     type Document<'a>
         = RunDocument<'a>
@@ -106,6 +107,7 @@ impl Listed for RunRow {
                 view.id.to_string(),
                 view.spec.max_parallel.map(|cap| cap.to_string()).unwrap_or_default(),
                 labels.collect::<Vec<_>>().join(","),
+                view.spec.notify.iter().map(written).collect::<Vec<_>>().join(" "),
             ]);
         }
         cells
@@ -277,6 +279,7 @@ mod tests {
                 max_parallel: None,
                 labels: BTreeMap::new(),
                 caps: BTreeMap::new(),
+                notify: Vec::new(),
                 open: false,
             },
             submitted_at: Timestamp(0),

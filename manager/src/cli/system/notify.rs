@@ -1,69 +1,101 @@
-//! `notify`: the hooks of the settings, how their deliveries went, and a test of them. The test is sent by this program
-//! itself, so that it shows what would come back, whether the manager runs or not.
+//! `notify`: the hooks that are in force, how their deliveries went, and a test of those of the settings. The test is
+//! sent by this program itself, so that it shows what would come back, whether the manager runs or not.
 
+use std::borrow::Cow;
+
+use protocol::api::{Reply, Request, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
+use protocol::ids::{Name, RunId};
+use protocol::notify::{HookFailure, HookView, HooksView, MissingHook};
 use protocol::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::args::config::NotifyCommand;
 use super::super::config::view::OriginDocument;
-use super::super::context::Context;
+use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
-use super::super::output::pipe::Stdout;
-use super::super::output::render::{Listed, Listing, list};
+use super::super::output::format::OutputFormat;
+use super::super::output::pipe::{Stdout, say};
+use super::super::output::render::{Listed, Listing, list, value};
+use super::super::output::sanitise::{safe_json, safe_line};
 use super::super::output::when::{age, now};
 use crate::config::Settings;
+use crate::daemon::notify::view::view;
 use crate::notify::hook::Hook;
-use crate::notify::ledger::{self, Ledger};
+use crate::notify::ledger;
 use crate::notify::notice::Notice;
 use crate::notify::send::send;
 
 pub fn run(context: &Context, command: &NotifyCommand) -> Result<u8, Failure> {
-    let settings = Settings::of_daemons()
-        .map_err(|wrong| Failure::usage(wrong.to_string()).hint("phalanx config edit"))?;
     match command {
-        NotifyCommand::Ls => show(context, settings.hooks()),
-        NotifyCommand::Test => test(context, settings.hooks()),
+        NotifyCommand::Ls => show(context),
+        NotifyCommand::Test => test(context, settings()?.hooks()),
     }
+}
+
+fn settings() -> Result<Settings, Failure> {
+    Settings::of_daemons().map_err(|wrong| Failure::usage(wrong.to_string()).hint("phalanx config edit"))
 }
 
 const EMPTY: &str = "No hooks. Write [[notify]] into your settings: phalanx config edit";
 
-pub struct HookRow<'a> {
-    hook: &'a Hook,
-    ledger: Option<Ledger>,
+/// Those that the manager has; where it does not run, those that it would have.
+pub fn in_force(context: &Context) -> Result<HooksView, Failure> {
+    if let Some(client) = context.running() {
+        return match client?.ask(&Request::Hooks)? {
+            Reply::Hooks(hooks) => Ok(*hooks),
+            other => Err(unexpected(other)),
+        };
+    }
+    let folder = ledger::folder(&context.layout);
+    let settings = settings()?;
+    let hooks = settings.hooks().iter().map(|hook| {
+        let ledger = ledger::read(&folder, &hook.id()).map_err(|error| {
+            Failure::new(ErrorCode::Failed, format!("how {hook} has done cannot be read: {error}"))
+        })?;
+        Ok(view(hook, ledger))
+    });
+    Ok(HooksView { hooks: hooks.collect::<Result<_, Failure>>()?, ..HooksView::default() })
+}
+
+pub struct HookRow {
+    view: HookView,
     now: Timestamp,
 }
 
-fn on(hook: &Hook) -> Vec<&'static str> {
-    hook.on.iter().map(|kind| kind.as_str()).collect()
-}
-
-/// A hook of the settings, and how its deliveries went.
+/// A hook that is in force, and how its deliveries went.
 #[derive(Serialize, JsonSchema)]
 pub struct HookDocument<'a> {
-    hook: String,
+    /// By which runs ask for it.
+    name: Option<&'a Name>,
+    hook: &'a str,
     /// What it is told of.
     on: Vec<&'a str>,
+    /// `asked`: only of runs that ask for it.
+    only: Option<&'a str>,
     timeout_ms: u64,
     delivered: u64,
     /// Given up.
     lost: u64,
     /// Why the last delivery failed, while it does.
-    failure: Option<HookFailure<'a>>,
+    failure: Option<&'a HookFailure>,
     origin: OriginDocument<'a>,
 }
 
-#[derive(Serialize, JsonSchema)]
-struct HookFailure<'a> {
-    at: Timestamp,
-    why: &'a str,
+impl HookRow {
+    fn on(&self) -> Vec<&'static str> {
+        self.view.on.iter().map(|kind| kind.as_str()).collect()
+    }
+
+    fn only(&self) -> Option<&'static str> {
+        self.view.only_asked.then_some("asked")
+    }
 }
 
-impl Listed for HookRow<'_> {
+impl Listed for HookRow {
     const KIND: &'static str = "HookList";
-    const HEADER: &'static [&'static str] = &["HOOK", "ON", "DELIVERED", "LOST", "FAILURE"];
+    const HEADER: &'static [&'static str] = &["NAME", "HOOK", "ON", "ONLY", "DELIVERED", "LOST", "FAILURE"];
     const WIDE: &'static [&'static str] = &["ORIGIN"];
 
     type Document<'a>
@@ -72,49 +104,99 @@ impl Listed for HookRow<'_> {
         Self: 'a;
 
     fn document(&self) -> HookDocument<'_> {
-        let ledger = self.ledger.as_ref();
-        let failure = ledger.and_then(|ledger| ledger.failure.as_ref());
+        let view = &self.view;
         HookDocument {
-            hook: self.hook.to_string(),
-            on: on(self.hook),
-            timeout_ms: self.hook.timeout_ms,
-            delivered: ledger.map_or(0, |ledger| ledger.delivered),
-            lost: ledger.map_or(0, |ledger| ledger.lost),
-            failure: failure.map(|failure| HookFailure { at: Timestamp(failure.at_ms), why: &failure.why }),
-            origin: OriginDocument::of(&self.hook.origin),
+            name: view.name.as_ref(),
+            hook: &view.shown,
+            on: self.on(),
+            only: self.only(),
+            timeout_ms: view.timeout_ms,
+            delivered: view.delivered,
+            lost: view.lost,
+            failure: view.failure.as_ref(),
+            origin: OriginDocument::at(&view.layer, &view.place),
         }
     }
 
     fn name(&self) -> String {
-        self.hook.to_string()
+        self.view.name.as_ref().map_or_else(|| self.view.shown.clone(), ToString::to_string)
     }
 
     fn cells(&self, wide: bool) -> Vec<String> {
-        let ledger = self.ledger.clone().unwrap_or_default();
-        let failure = ledger.failure.map_or_else(
+        let view = &self.view;
+        let failure = view.failure.as_ref().map_or_else(
             || "-".to_owned(),
-            |failure| format!("{} ago: {}", age(self.now, Timestamp(failure.at_ms)), failure.why),
+            |failure| format!("{} ago: {}", age(self.now, failure.at), failure.why),
         );
-        let (delivered, lost) = (ledger.delivered.to_string(), ledger.lost.to_string());
-        let mut cells = vec![self.name(), on(self.hook).join(","), delivered, lost, failure];
+        let name = view.name.as_ref().map(ToString::to_string).unwrap_or_default();
+        let (delivered, lost) = (view.delivered.to_string(), view.lost.to_string());
+        let only = self.only().unwrap_or_default().to_owned();
+        let mut cells = vec![name, view.shown.clone(), self.on().join(","), only, delivered, lost, failure];
         if wide {
-            cells.push(self.hook.origin.place.clone());
+            cells.push(view.place.clone());
         }
         cells
     }
 }
 
-fn show(context: &Context, hooks: &[Hook]) -> Result<u8, Failure> {
-    let (folder, now) = (ledger::folder(&context.layout), now());
-    let rows = hooks.iter().map(|hook| {
-        let ledger = ledger::read(&folder, &hook.id()).map_err(|error| {
-            Failure::new(ErrorCode::Failed, format!("how {hook} has done cannot be read: {error}"))
-        })?;
-        Ok(HookRow { hook, ledger, now })
-    });
-    let rows: Vec<HookRow<'_>> = rows.collect::<Result<_, Failure>>()?;
+/// The hooks that are in force, and what is not as somebody meant it.
+#[derive(Serialize, JsonSchema)]
+pub struct HooksDocument<'a> {
+    schema_version: u32,
+    kind: Cow<'static, str>,
+    as_of: Timestamp,
+    items: Vec<HookDocument<'a>>,
+    /// What is wrong with the settings as they are now, while the hooks of before are in force.
+    wrong: Option<&'a str>,
+    /// What runs that go on ask for and is not in the settings any more.
+    missing: Vec<MissingDocument<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MissingDocument<'a> {
+    hook: &'a Name,
+    run: RunId,
+    run_name: &'a Name,
+}
+
+fn show(context: &Context) -> Result<u8, Failure> {
+    let HooksView { hooks, wrong, missing } = in_force(context)?;
+    let now = now();
+    if !wrong.is_empty() {
+        say(
+            "warning: the settings are wrong; the hooks of before are in force (mend them: phalanx config edit)",
+        );
+        wrong.lines().for_each(|line| say(&safe_line(line)));
+    }
+    for MissingHook { hook, run_name, .. } in &missing {
+        say(&safe_line(&format!(
+            "warning: run {run_name} asks for the hook {hook:?}, which is not there any more"
+        )));
+    }
+    let rows: Vec<HookRow> = hooks.into_iter().map(|view| HookRow { view, now }).collect();
     let mut out = Stdout::default();
-    list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(now), note: None, empty: EMPTY })?;
+    if context.format == OutputFormat::Json {
+        let missing = missing.iter().map(|missing| {
+            let MissingHook { hook, run, run_name } = missing;
+            MissingDocument { hook, run: *run, run_name }
+        });
+        let document = HooksDocument {
+            schema_version: SCHEMA_VERSION,
+            kind: HookRow::KIND.into(),
+            as_of: now,
+            items: rows.iter().map(Listed::document).collect(),
+            wrong: Some(wrong.as_str()).filter(|wrong| !wrong.is_empty()),
+            missing: missing.collect(),
+        };
+        let text = serde_json::to_string_pretty(&value(&document)).unwrap_or_default();
+        out.line(&safe_json(&text))?;
+    } else {
+        list(
+            &mut out,
+            &context.format,
+            &Listing { items: &rows, as_of: Some(now), note: None, empty: EMPTY },
+        )?;
+    }
     out.done()?;
     Ok(exit::OK)
 }

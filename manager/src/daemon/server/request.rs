@@ -13,6 +13,7 @@ use super::peer::Peer;
 use super::session::{Items, Requests};
 use crate::daemon::blobs::Blobs;
 use crate::daemon::hosts::{GIT, Hosts};
+use crate::daemon::notify::Hooks;
 use crate::daemon::queries::{self, ShellFacts};
 use crate::daemon::stream;
 use crate::store::Store;
@@ -35,6 +36,7 @@ pub struct Answerer {
     pub blobs: Arc<Blobs>,
     pub facts: Arc<ShellFacts>,
     pub ends: stream::exec::Ends,
+    pub hooks: Hooks,
 }
 
 impl Requests for Answerer {
@@ -44,10 +46,13 @@ impl Requests for Answerer {
         }
         let driver = &self.hosts.driver;
         match request {
+            Request::SubmitRun(submit) => {
+                self.hooks.check(&submit).await?;
+                self.change(Request::SubmitRun(submit)).await
+            }
             Request::CreateAgent(_)
             | Request::StopAgents { .. }
             | Request::DestroyAgents { .. }
-            | Request::SubmitRun(_)
             | Request::CancelRun { .. }
             | Request::RetryTasks { .. }
             | Request::ScaleRun { .. }
@@ -66,6 +71,7 @@ impl Requests for Answerer {
                     driver.glance(move |glance| queries::status(glance, &facts, connected)).await?,
                 )))
             }
+            Request::Hooks => Ok(Reply::Hooks(Box::new(self.hooks.views().await?))),
             Request::Hosts => Ok(Reply::Hosts(driver.glance(queries::hosts).await?)),
             Request::ListAgents(filter) => {
                 driver.glance(move |glance| queries::list(glance, &filter)).await?

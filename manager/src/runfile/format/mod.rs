@@ -20,7 +20,7 @@ pub enum Format {
 
 /// Keys with which a YAML document may begin; a command line does not look like one.
 const DOCUMENT_KEYS: &[&str] =
-    &["name", "max_parallel", "labels", "caps", "defaults", "profiles", "rows", "tasks"];
+    &["name", "max_parallel", "labels", "caps", "notify", "defaults", "profiles", "rows", "tasks"];
 
 /// By extension, else by the first line that says something.
 pub fn detect(file: &str, text: &str) -> Format {

@@ -270,7 +270,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("resolved", Reply::Resolved(resolved())),
         ("submitted", Reply::Submitted { run: run_id(), tasks: vec![task_id()] }),
         ("runs", Reply::Runs(vec![run_view()])),
-        ("run", Reply::Run { run: run_view(), tasks: vec![task_view()] }),
+        ("run", Reply::Run { run: Box::new(run_view()), tasks: vec![task_view()] }),
         ("why", Reply::Why(vec![reason])),
         ("stored", Reply::Stored),
         ("task", Reply::Task(Box::new(task_view()))),

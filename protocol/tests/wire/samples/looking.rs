@@ -12,6 +12,7 @@ use protocol::files::{
 };
 use protocol::house::Unheard;
 use protocol::ids::OrderId;
+use protocol::notify::{HookFailure, HookView, HooksView, MissingHook, NoticeKind};
 use protocol::order::{Answer, Question};
 use protocol::row::{AgentRow, Figures, RowChange, RowFilter, RowItem, WatchRows};
 use protocol::top::{Measured, TopView, TopWish};
@@ -169,7 +170,36 @@ pub(crate) fn all() -> Vec<Sample> {
     all.push(logs());
     all.extend(top());
     all.extend(spoken_with());
+    all.extend(hooks());
     all
+}
+
+/// An older manager refuses the request by name, so that nothing asks it for hooks in vain.
+fn hooks() -> Vec<Sample> {
+    let pager = HookView {
+        name: Some("pager".parse().unwrap()),
+        shown: text("webhook https://hooks.example.org/…"),
+        on: vec![NoticeKind::Failed, NoticeKind::RunEnd],
+        only_asked: true,
+        timeout_ms: 10_000,
+        delivered: 7,
+        lost: 1,
+        failure: Some(HookFailure { at: AT, why: text("HTTP 503") }),
+        layer: text("user"),
+        place: text("/home/ann/.config/phalanx/config.toml:3"),
+    };
+    let least = HookView { name: None, only_asked: false, failure: None, ..pager.clone() };
+    let missing = MissingHook {
+        hook: "gone".parse().unwrap(),
+        run: super::run_id(),
+        run_name: "nightly".parse().unwrap(),
+    };
+    let whole = HooksView { hooks: vec![pager, least], wrong: text("x.toml:1: no"), missing: vec![missing] };
+    vec![
+        Sample::of("request-hooks", Request::Hooks),
+        Sample::of("reply-hooks", Reply::Hooks(Box::new(whole))),
+        Sample::of("reply-hooks-none", Reply::Hooks(Box::default())),
+    ]
 }
 
 /// An older manager refuses it by name.

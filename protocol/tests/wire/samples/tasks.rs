@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::{CommitMode, Prepare, ResourceLimits};
+use protocol::notify::{NoticeKind, Told};
 use protocol::task::{
     Accept, Attempt, Decision, Failure, FailureClass, Landing, Retries, RunSpec, RunView, SubmitTask,
     TaskSpec, TaskState, TaskView, Verdict, Verification, Waiting,
@@ -18,8 +19,17 @@ pub(crate) fn run_spec() -> RunSpec {
         max_parallel: Some(50),
         labels: BTreeMap::from([(text("team"), text("blue"))]),
         caps: BTreeMap::new(),
+        notify: Vec::new(),
         open: false,
     }
+}
+
+pub(crate) fn told() -> Vec<Told> {
+    let on = vec![NoticeKind::Failed, NoticeKind::RunEnd];
+    vec![
+        Told { to: "pager".parse().unwrap(), on },
+        Told { to: "naïve 名前".parse().unwrap(), on: Vec::new() },
+    ]
 }
 
 pub(crate) fn task_spec() -> TaskSpec {
@@ -216,6 +226,7 @@ pub(crate) fn all() -> Vec<Sample> {
             "run-spec-capped",
             RunSpec { caps: BTreeMap::from([(text("gpu"), 1), (text("team=infra"), 3)]), ..run_spec() },
         ),
+        Sample::of("run-spec-told", RunSpec { notify: told(), ..run_spec() }),
         Sample::of("run-view", run_view()),
         Sample::of("run-view-open", RunView { ended_at: None, ..run_view() }),
     ];

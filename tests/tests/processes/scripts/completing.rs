@@ -34,11 +34,16 @@ fn with_work() -> Install {
 #[test]
 fn names_are_those_of_now_and_each_argument_takes_its_own() {
     let install = with_work();
+    let pager = "[[notify]]\nname = 'pager'\nonly = 'asked'\non = 'failed'\ncommand = 'true'\n";
+    install.settings(&format!("[host]\ndisk_share = \"100%\"\n{pager}"));
     for (words, expected) in [
-        (&["show", ""][..], &[ODD, "two words"][..]),
+        (&["show", ""][..], &[ODD, "nightly", "two words"][..]),
         (&["show", "tw"], &["two words"]),
         (&["logs", "-f", "it"], &[ODD]),
         (&["wait", "two words", "i"], &[ODD]),
+        (&["show", "ni"], &["nightly"]),
+        (&["run", "t.yaml", "--notify", "pa"], &["pager"]),
+        (&["run", "t.yaml", "--notify", "pager:failed,r"], &["pager:failed,review", "pager:failed,run-end"]),
         (&["tasks", ""], &["nightly"]),
         (&["wait", "nightly/"], &["nightly/fix parser", "nightly/lint"]),
         (&["diff", "l"], &["lint"]),

@@ -240,6 +240,7 @@ fn work(install: &Install, schemas: &Schemas) {
     print("accept", &["accept", "many/seen"]);
     print("reject", &["reject", "many/dropped", "--final", "--comment", "no"]);
     print("wait RUN", &["wait", "many", "--for", "ended"]);
+    print("show RUN", &["show", "many"]);
     print("wait RUN/TASK", &["wait", "many/seen", "--for", "accepted"]);
     print("patch", &["patch", "many", "--out", &install.text_path("patches")]);
     print("merge", &["merge", "many", "--into", "all", "--dry-run"]);

@@ -1,0 +1,90 @@
+//! What clients ask of hooks: which are in force and how they do, and whether those are there that a run asks for.
+
+use std::time::Duration;
+
+use protocol::api::SubmitRun;
+use protocol::error::{ErrorCode, WireError};
+use protocol::notify::{HookFailure, HookView, HooksView};
+use protocol::time::Timestamp;
+
+use super::force::Force;
+use super::{Hooks, ledger_of, missing};
+use crate::notify::hook::{Hook, Scope};
+use crate::notify::ledger::Ledger;
+use crate::runfile::problem::suggestion;
+
+/// For a look at the settings.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A hook as it may be shown, and how its deliveries went.
+#[must_use]
+pub fn view(hook: &Hook, ledger: Option<Ledger>) -> HookView {
+    let ledger = ledger.unwrap_or_default();
+    let failure = ledger.failure.map(|failed| HookFailure { at: Timestamp(failed.at_ms), why: failed.why });
+    HookView {
+        name: hook.name.clone(),
+        shown: hook.to_string(),
+        on: hook.on.clone(),
+        only_asked: hook.scope == Scope::Asked,
+        timeout_ms: hook.timeout_ms,
+        delivered: ledger.delivered,
+        lost: ledger.lost,
+        failure,
+        layer: hook.origin.layer.to_string(),
+        place: hook.origin.place.clone(),
+    }
+}
+
+impl Hooks {
+    async fn looked(&self) -> Result<std::sync::Arc<Force>, WireError> {
+        let force = tokio::time::timeout(LOOK, self.look(None)).await.ok().flatten();
+        force.ok_or_else(|| {
+            WireError::new(ErrorCode::Unavailable, "the hooks of the settings could not be looked at in time")
+                .hint("ask again in a moment")
+        })
+    }
+
+    /// # Errors
+    /// They could not be looked at, or how one does could not be read.
+    pub async fn views(&self) -> Result<HooksView, WireError> {
+        let force = self.looked().await?;
+        let mut hooks = Vec::with_capacity(force.hooks.len());
+        for hook in &force.hooks {
+            let ledger = ledger_of(&self.folder, &hook.id()).await.map_err(|why| {
+                WireError::new(ErrorCode::Failed, format!("how {hook} has done cannot be read: {why}"))
+            })?;
+            hooks.push(view(hook, ledger));
+        }
+        let names = force.names();
+        let missing = self.hosts.driver.glance(move |glance| missing(glance, &names)).await?;
+        Ok(HooksView { hooks, wrong: force.wrong.clone(), missing })
+    }
+
+    /// A run whose hooks are not there begins not at all; one that was taken under this key before has its answer.
+    ///
+    /// # Errors
+    /// There is no such hook, or they could not be looked at.
+    pub async fn check(&self, submit: &SubmitRun) -> Result<(), WireError> {
+        if submit.run.notify.is_empty() {
+            return Ok(());
+        }
+        let key = submit.key.clone();
+        if self.hosts.driver.glance(move |glance| glance.core.has_answered(&key)).await? {
+            return Ok(());
+        }
+        let names = self.looked().await?.names();
+        let known = || names.iter().map(|name| name.as_str());
+        let wrong: Vec<String> = submit
+            .run
+            .notify
+            .iter()
+            .filter(|told| !names.contains(&told.to))
+            .map(|told| format!("there is no hook {:?}{}", told.to, suggestion(told.to.as_str(), known())))
+            .collect();
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let message = format!("run {:?}: notify: {}", submit.run.name, wrong.join("; "));
+        Err(WireError::new(ErrorCode::Invalid, message).hint("phalanx notify ls"))
+    }
+}

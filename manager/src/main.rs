@@ -51,7 +51,8 @@ fn manage_now(layout: &Layout) -> Result<(), Box<dyn std::error::Error>> {
     });
     let label_caps = settings.label_caps();
     let (layout, supervise) = (layout.clone(), Some(supervise_command()?));
-    let options = daemon::Options { layout, supervise, host_cap: None, label_caps };
+    let blob_grace_ms = settings.blob_grace_ms();
+    let options = daemon::Options { layout, supervise, host_cap: None, label_caps, blob_grace_ms };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -220,6 +220,15 @@ pub enum Request {
         /// Also kinds that were added since, which an older client could not read.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         added: bool,
+        /// Also what no record names on the bus.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        blobs: bool,
+    },
+    /// Take away what a survey showed on the bus, if it was brought so long ago and still nothing names it. Repeatable
+    /// by nature: what is gone already counts as done.
+    FreeBlobs {
+        items: Vec<HouseItem>,
+        older_ms: u64,
     },
     /// Forget runs that a survey showed, if they ended so long ago. What is gone already counts as done.
     FreeRuns {

@@ -31,6 +31,11 @@ pub enum HouseItem {
     Socket { path: String },
     /// Records of a run that is over, of its tasks, attempts and merge. Held by the manager, on no host.
     Run { run: RunId },
+    /// A prompt, log or input on the bus that no record names. This one and the next are told only to who asks for
+    /// blobs.
+    Blob { name: String },
+    /// What is left on the bus of one that was never brought to its end.
+    Cut { name: String },
 }
 
 /// How much it takes, and since when nothing needs it.
@@ -66,6 +71,9 @@ pub struct StreamUse {
     /// Beyond it, the oldest go, or new ones are refused.
     pub most_bytes: u64,
     pub messages: u64,
+    /// What nothing names of it. `None`: nobody asked, or all of it is needed by its nature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed_bytes: Option<u64>,
 }
 
 /// A host that did not say what it holds.

@@ -1,5 +1,6 @@
-//! Which requests of a client change something: those have a key.
+//! Which requests of a client change something: those have a key. And which name blobs, that must be there.
 
+use crate::agent::Blob;
 use crate::api::Request;
 use crate::ids::RequestKey;
 
@@ -41,6 +42,7 @@ impl Request {
             | Self::ListRows(_)
             | Self::Survey { .. }
             | Self::Free { .. }
+            | Self::FreeBlobs { .. }
             | Self::Capture { .. }
             | Self::Compare { .. }
             | Self::ShowTask { .. }
@@ -56,6 +58,23 @@ impl Request {
             | Self::Top(_)
             | Self::ExecOpen(_)
             | Self::ExecInput { .. } => None,
+        }
+    }
+
+    /// What it names of the blobs that were brought before it.
+    #[must_use]
+    pub fn blobs(&self) -> Vec<&Blob> {
+        match self {
+            Self::CreateAgent(create) => {
+                let spec = &create.spec;
+                [&spec.prompt, &spec.feedback, &spec.inputs].into_iter().flatten().collect()
+            }
+            Self::SubmitRun(submit) => {
+                submit.tasks.iter().filter_map(|task| task.spec.prompt.as_ref()).collect()
+            }
+            Self::AddTasks(add) => add.tasks.iter().filter_map(|task| task.spec.prompt.as_ref()).collect(),
+            Self::DecideTasks(decide) => decide.feedback.iter().collect(),
+            _ => Vec::new(),
         }
     }
 }

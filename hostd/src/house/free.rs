@@ -44,7 +44,9 @@ pub async fn free(
             HouseItem::Group { .. } | HouseItem::Session { .. } | HouseItem::Socket { .. } => {
                 leftovers::take(machine, records, &item, before).await.map(|()| 0)
             }
-            HouseItem::Run { .. } => Err("its records are the manager's".to_owned()),
+            HouseItem::Run { .. } | HouseItem::Blob { .. } | HouseItem::Cut { .. } => {
+                Err("it is the manager's".to_owned())
+            }
             HouseItem::Workspace { .. } | HouseItem::Transcript { .. } | HouseItem::Outputs { .. } => {
                 Err("it goes with its agent: phalanx destroy".to_owned())
             }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
 
+mod blobs;
 mod client;
 mod config;
 mod effect;
@@ -34,6 +35,7 @@ mod tests;
 mod timers;
 mod view;
 
+pub use blobs::{judge, names_in};
 pub use config::{Config, RunBounds, Strategy};
 pub use effect::{AskToken, Effect, EnvironmentOwner, OrderDraft, Subject};
 pub use engine::Core;

@@ -113,6 +113,13 @@ pub const RETAIN_RUNS: Key = Key {
     layers: DAEMON,
     about: "runs that are over and of which records are kept, by number, by time since their end, or both; never without those whose work waits or whose agents are there; counts from the next phalanx up",
 };
+pub const RETAIN_BLOBS: Key = Key {
+    name: "retention.blobs",
+    kind: Kind::Retention,
+    default: "1d",
+    layers: DAEMON,
+    about: "how long a prompt, log or input stays on the bus that no record names any more; an hour at least is given from its bringing to its naming, or this where it is less; counts from the next phalanx up",
+};
 
 pub const KEYS: &[&Key] = &[
     &GRACE,
@@ -128,6 +135,7 @@ pub const KEYS: &[&Key] = &[
     &RETAIN_TRANSCRIPTS,
     &RETAIN_AGENTS,
     &RETAIN_RUNS,
+    &RETAIN_BLOBS,
 ];
 
 impl Key {

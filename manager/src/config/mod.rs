@@ -19,6 +19,7 @@ use std::path::Path;
 
 use manager_core::RunBounds;
 
+use crate::daemon::blobs::GRACE_MS;
 use crate::notify::hook::Hook;
 use crate::runfile::problem::Collector;
 use crate::runfile::profile::{self, Profile};
@@ -175,6 +176,11 @@ impl Settings {
     /// How many runs that are over are kept, and for how long.
     pub fn run_bounds(&self) -> RunBounds {
         self.text(&key::RETAIN_RUNS).and_then(|text| value::bounds(text).ok()).unwrap_or_default()
+    }
+
+    /// How long a blob that nothing names stays in any case.
+    pub fn blob_grace_ms(&self) -> u64 {
+        self.duration_ms(&key::RETAIN_BLOBS).map_or(GRACE_MS, |kept_ms| kept_ms.min(GRACE_MS))
     }
 
     /// Caps by label; none where there are none.

@@ -1,7 +1,8 @@
 //! Ended agents are destroyed after the time that the settings say; by default never. A wish like any operator's, that
 //! the hosts refuse where it would lose work; who was refused once is not asked again. Records of runs that are over go
-//! beyond the number or the age that the settings say; by default never.
+//! beyond the number or the age that the settings say; by default never. Blobs that nothing names go after a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use manager_core::{OverRun, RunBounds};
@@ -11,6 +12,7 @@ use protocol::ids::{AgentId, RequestKey};
 use protocol::order::Discard;
 use tokio::sync::watch;
 
+use super::blobs::Blobs;
 use super::clock::Clock;
 use super::driver::Driver;
 use super::raised;
@@ -28,32 +30,30 @@ const PACE: Duration = Duration::from_secs(1);
 struct Bounds {
     agents_ms: Option<u64>,
     runs: RunBounds,
+    blobs_ms: Option<u64>,
 }
 
 impl Bounds {
     fn of(settings: &Settings) -> Self {
-        Self { agents_ms: settings.duration_ms(&key::RETAIN_AGENTS), runs: settings.run_bounds() }
-    }
-
-    fn is_none(&self) -> bool {
-        self.agents_ms.is_none() && self.runs == RunBounds::default()
+        Self {
+            agents_ms: settings.duration_ms(&key::RETAIN_AGENTS),
+            runs: settings.run_bounds(),
+            blobs_ms: settings.duration_ms(&key::RETAIN_BLOBS),
+        }
     }
 }
 
 /// Goes round until `stop` is raised.
-pub async fn keep(driver: Driver, clock: Clock, mut stop: watch::Receiver<bool>) {
+pub async fn keep(driver: Driver, blobs: Arc<Blobs>, clock: Clock, mut stop: watch::Receiver<bool>) {
     let settings = tokio::task::spawn_blocking(Settings::of_daemons).await;
     let bounds = match settings {
         Ok(Ok(settings)) => Bounds::of(&settings),
         Ok(Err(wrong)) => {
-            tracing::error!(%wrong, "the settings are wrong: ended agents and runs are kept");
+            tracing::error!(%wrong, "the settings are wrong: ended agents, runs and blobs are kept");
             Bounds::default()
         }
         Err(_) => Bounds::default(),
     };
-    if bounds.is_none() {
-        return raised(&mut stop).await;
-    }
     let mut pause = FIRST;
     loop {
         tokio::select! {
@@ -62,12 +62,12 @@ pub async fn keep(driver: Driver, clock: Clock, mut stop: watch::Receiver<bool>)
         }
         tokio::select! {
             () = raised(&mut stop) => return,
-            () = round(&driver, &clock, &bounds) => {}
+            () = round(&driver, &blobs, &clock, &bounds) => {}
         }
     }
 }
 
-async fn round(driver: &Driver, clock: &Clock, bounds: &Bounds) {
+async fn round(driver: &Driver, blobs: &Blobs, clock: &Clock, bounds: &Bounds) {
     if let Some(age_ms) = bounds.agents_ms {
         let due = driver.glance(move |glance| glance.core.ended_before(glance.now, age_ms)).await;
         for batch in due.unwrap_or_default().chunks(BATCH) {
@@ -79,6 +79,31 @@ async fn round(driver: &Driver, clock: &Clock, bounds: &Bounds) {
     let due = driver.glance(move |glance| glance.core.runs_due(glance.now, &runs)).await;
     for batch in due.unwrap_or_default().chunks(BATCH) {
         forget(driver, clock, batch).await;
+        tokio::time::sleep(PACE).await;
+    }
+    blobs.clear_spool().await;
+    if let Some(older_ms) = bounds.blobs_ms {
+        sweep(driver, blobs, older_ms).await;
+    }
+}
+
+/// Some at a time, so that who brings or names one waits for no more than that.
+async fn sweep(driver: &Driver, blobs: &Blobs, older_ms: u64) {
+    loop {
+        match blobs.sweep(driver, older_ms).await {
+            Ok(swept) => {
+                if swept.things > 0 {
+                    let (things, bytes) = (swept.things, swept.bytes);
+                    tracing::info!(things, bytes, "prompts, logs and inputs that nothing names went");
+                }
+                if !swept.more {
+                    return;
+                }
+            }
+            Err(error) => {
+                return tracing::warn!(%error, "blobs that nothing names are not taken away now; tried again");
+            }
+        }
         tokio::time::sleep(PACE).await;
     }
 }

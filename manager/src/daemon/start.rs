@@ -57,6 +57,8 @@ pub struct Options {
     pub host_cap: Option<u32>,
     /// Tasks with a label that may be live at once.
     pub label_caps: BTreeMap<String, u32>,
+    /// How long a blob that nothing names stays in any case: a client brings it before it names it.
+    pub blob_grace_ms: u64,
 }
 
 /// Runs the manager until `shutdown` resolves, then ends in good order.
@@ -116,7 +118,8 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         fencing,
         region: region.clone(),
     };
-    let blobs = Arc::new(Blobs::open(store.blobs(), &layout.manager()).map_err(DaemonError::Spool)?);
+    let blobs = Blobs::open(store.clone(), clock.clone(), options.blob_grace_ms, &layout.manager());
+    let blobs = Arc::new(blobs.map_err(DaemonError::Spool)?);
     let secrets = Secrets::new(store.clone(), fleet_key);
     let logs = LogTails { hosts: hosts.clone(), blobs: Arc::clone(&blobs) };
     let (stop, stopped) = watch::channel(false);
@@ -135,7 +138,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         folder: ledger::folder(layout),
     });
     tasks.spawn(keeper.keep(stopped.clone()));
-    tasks.spawn(retention::keep(driver.clone(), clock.clone(), stopped.clone()));
+    tasks.spawn(retention::keep(driver.clone(), Arc::clone(&blobs), clock.clone(), stopped.clone()));
     let rpc = Rpc { hosts: hosts.clone(), blobs: Arc::clone(&blobs), secrets };
     tasks.spawn(rpc.serve(bus.host_requests().await?, stopped.clone()));
     if let Some(command) = options.supervise.clone() {

@@ -3,7 +3,7 @@
 //!
 //! A blob beyond [`PART_BYTES`] lies in parts `<sha256>.<n>`, so that a range is read without reading all
 //! before it, and an empty object `<sha256>`, written last, that tells how many. A put that was cut leaves
-//! parts without it: no blob.
+//! parts without it: no blob. What nothing needs any more is [`super::inventory`]'s.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const PART_LIMIT: Duration = Duration::from_secs(60);
 /// The blobs of a store.
 #[derive(Debug, Clone)]
 pub struct Blobs {
-    store: Store,
+    pub(super) store: Store,
 }
 
 impl Store {
@@ -89,13 +89,13 @@ impl Blobs {
             Ok(info) if info.deleted => Ok(None),
             Ok(info) => size_of(&info).map(Some),
             Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(name, error.into())),
+            Err(error) => Err(objects_failed(name, error.into())),
         }
     }
 
-    async fn objects(&self) -> Result<ObjectStore, StoreError> {
+    pub(super) async fn objects(&self) -> Result<ObjectStore, StoreError> {
         let objects = self.store.jetstream.get_object_store(BLOBS).await;
-        objects.map_err(|error| failed("store", error.into()))
+        objects.map_err(|error| objects_failed("store", error.into()))
     }
 
     async fn range(&self, name: &str, size: usize, from: usize, to: usize) -> Result<Bytes, StoreError> {
@@ -137,7 +137,7 @@ fn slice(name: &str, bytes: &Bytes, from: usize, to: usize) -> Result<Bytes, Sto
     Err(StoreError::DamagedBlob { name: name.to_owned(), why })
 }
 
-fn failed(name: &str, source: Cause) -> StoreError {
+pub(super) fn objects_failed(name: &str, source: Cause) -> StoreError {
     StoreError::Read { what: format!("blob {name}"), source }
 }
 
@@ -166,9 +166,9 @@ async fn put_object(
 
 async fn get_object(objects: &ObjectStore, name: &str, size: usize) -> Result<Bytes, StoreError> {
     let reading = async {
-        let mut object = objects.get(name).await.map_err(|error| failed(name, error.into()))?;
+        let mut object = objects.get(name).await.map_err(|error| objects_failed(name, error.into()))?;
         let mut content = Vec::with_capacity(size);
-        object.read_to_end(&mut content).await.map_err(|error| failed(name, error.into()))?;
+        object.read_to_end(&mut content).await.map_err(|error| objects_failed(name, error.into()))?;
         Ok(Bytes::from(content))
     };
     tokio::time::timeout(PART_LIMIT, reading).await.unwrap_or_else(|_| Err(too_late(name)))

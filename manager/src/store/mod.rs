@@ -7,6 +7,7 @@
 pub mod blobs;
 pub mod connect;
 pub mod error;
+pub mod inventory;
 pub mod journal;
 pub mod kv;
 pub mod lead;

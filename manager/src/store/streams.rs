@@ -202,6 +202,7 @@ impl super::Store {
                 bytes: info.state.bytes,
                 most_bytes: u64::try_from(info.config.max_bytes).unwrap_or(0),
                 messages: info.state.messages,
+                unnamed_bytes: None,
             });
         }
         used.sort_by_key(|stream| std::cmp::Reverse(stream.bytes));

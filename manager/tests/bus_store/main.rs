@@ -9,6 +9,7 @@
 
 mod figures;
 mod journal;
+mod lying;
 mod rights;
 mod server;
 mod values;

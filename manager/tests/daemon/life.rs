@@ -76,6 +76,7 @@ async fn a_second_manager_is_refused_while_the_first_one_lives() {
         supervise: None,
         host_cap: None,
         label_caps: Default::default(),
+        blob_grace_ms: manager::daemon::blobs::GRACE_MS,
     };
     let error = manager::daemon::run(options, std::future::pending()).await.unwrap_err();
     assert!(matches!(error, manager::daemon::DaemonError::Lock(_)), "{error:?}");

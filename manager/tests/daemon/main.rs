@@ -21,4 +21,5 @@ mod peers;
 mod server;
 mod sessions;
 mod streams;
+mod sweeping;
 mod world;

@@ -14,6 +14,8 @@ use super::server::{Server, within};
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) host: Host,
+    /// Of the managers that are started from now on.
+    pub(crate) blob_grace_ms: u64,
     manager: Option<Manager>,
 }
 
@@ -23,13 +25,14 @@ struct Manager {
 }
 
 impl Manager {
-    fn start(layout: &Layout) -> Self {
+    fn start(layout: &Layout, blob_grace_ms: u64) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let options = Options {
             layout: layout.clone(),
             supervise: None,
             host_cap: None,
             label_caps: Default::default(),
+            blob_grace_ms,
         };
         let mut task = JoinSet::new();
         task.spawn(run(options, async {
@@ -43,13 +46,14 @@ impl World {
     /// All three, and the host heard.
     pub(crate) async fn start() -> Self {
         let server = Server::start().await;
-        let mut world = Self { host: Host::start(&server).await, server, manager: None };
+        let (host, blob_grace_ms) = (Host::start(&server).await, manager::daemon::blobs::GRACE_MS);
+        let mut world = Self { host, server, blob_grace_ms, manager: None };
         world.start_manager().await;
         world
     }
 
     pub(crate) async fn start_manager(&mut self) {
-        self.manager = Some(Manager::start(&self.server.layout));
+        self.manager = Some(Manager::start(&self.server.layout, self.blob_grace_ms));
         let socket = self.server.layout.manager_socket();
         within(Duration::from_secs(10), "the host is heard", async || {
             let mut client = Client::connect(&socket).await?;

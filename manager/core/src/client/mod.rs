@@ -114,6 +114,7 @@ impl Core {
             | Request::ListRows(_)
             | Request::Survey { .. }
             | Request::Free { .. }
+            | Request::FreeBlobs { .. }
             | Request::Capture { .. }
             | Request::Compare { .. }
             | Request::ListFiles { .. }
@@ -196,6 +197,7 @@ fn take_values(request: &mut Request) -> Vec<Environment> {
         | Request::ListRows(_)
         | Request::Survey { .. }
         | Request::Free { .. }
+        | Request::FreeBlobs { .. }
         | Request::Capture { .. }
         | Request::Compare { .. }
         | Request::ShowTask { .. }

@@ -225,6 +225,7 @@ impl Trial {
     fn check(&self) {
         let world = &self.world;
         world.check_store();
+        super::blobs::named(world);
         let mut live_attempts: BTreeMap<_, usize> = BTreeMap::new();
         let mut live_in_run: BTreeMap<RunId, u32> = BTreeMap::new();
         let mut live_infra: BTreeMap<RunId, u32> = BTreeMap::new();

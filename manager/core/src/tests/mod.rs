@@ -1,6 +1,7 @@
 //! The manager's rules as tests, over a small world of honest hosts that lose nothing unless told to.
 
 mod agents;
+mod blobs;
 mod forgetting;
 mod invariants;
 mod landing;

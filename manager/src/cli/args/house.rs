@@ -19,7 +19,8 @@ pub struct Du {
 /// transcripts: what is kept of destroyed agents. bases: checkouts that no workspace lies on. refs: those below
 /// refs/phalanx whose work is in branches, tags or remotes of the repository, also squashed or rebased. leftovers: cgroups,
 /// sessions and sockets of ended agents. runs: records of runs that are over, never those with accepted work that is not
-/// merged, or with an agent that is still there.
+/// merged, or with an agent that is still there. blobs: prompts, logs and inputs on the bus that no record names, and what is
+/// left of those that were never brought whole.
 #[derive(Args, Debug)]
 #[command(before_help = "Examples:
   phalanx gc --dry-run
@@ -39,7 +40,7 @@ pub struct Gc {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "agents,transcripts,bases,refs,leftovers,runs"
+        default_value = "agents,transcripts,bases,refs,leftovers,runs,blobs"
     )]
     pub what: Vec<What>,
     /// Also declared outputs of destroyed agents, which may exist nowhere else
@@ -59,4 +60,5 @@ pub enum What {
     Refs,
     Leftovers,
     Runs,
+    Blobs,
 }

@@ -13,7 +13,7 @@ use super::super::context::Context;
 use super::super::error::{Failure, exit};
 use super::super::output::pipe::Stdout;
 use super::super::output::render::{Listed, Listing, list};
-use super::survey::{Survey, survey, unheard};
+use super::survey::{Looks, Survey, survey, unheard};
 use crate::runfile::units::human_size;
 
 pub fn run(context: &Context, args: &Du) -> Result<u8, Failure> {
@@ -25,7 +25,7 @@ pub fn run(context: &Context, args: &Du) -> Result<u8, Failure> {
     let found = if !whole && targets.is_empty() {
         Survey { holdings: Vec::new(), streams: Vec::new(), unheard: Vec::new() }
     } else {
-        survey(&mut client, targets, false)?
+        survey(&mut client, targets, Looks { deep: false, blobs: whole })?
     };
     let rows = rows(&found, args.all);
     let mut out = Stdout::default();
@@ -66,13 +66,16 @@ pub struct UseRow {
     workspace: u64,
     transcript: u64,
     outputs: u64,
+    /// What nothing names of it.
+    unnamed: Option<u64>,
     total: u64,
 }
 
 impl UseRow {
     fn new(what: What, name: &str, agent: Option<AgentId>, host: Option<&HostId>) -> Self {
         let (name, host) = (name.to_owned(), host.cloned());
-        Self { what, name, agent, host, workspace: 0, transcript: 0, outputs: 0, total: 0 }
+        let unnamed = None;
+        Self { what, name, agent, host, workspace: 0, transcript: 0, outputs: 0, unnamed, total: 0 }
     }
 }
 
@@ -117,7 +120,9 @@ fn rows(found: &Survey, all: bool) -> Vec<UseRow> {
             | HouseItem::Group { .. }
             | HouseItem::Session { .. }
             | HouseItem::Socket { .. }
-            | HouseItem::Run { .. } => {}
+            | HouseItem::Run { .. }
+            | HouseItem::Blob { .. }
+            | HouseItem::Cut { .. } => {}
         }
     }
     let streams = found.streams.iter().filter(|stream| stream.messages > 0).map(of_stream);
@@ -125,7 +130,8 @@ fn rows(found: &Survey, all: bool) -> Vec<UseRow> {
 }
 
 fn of_stream(stream: &StreamUse) -> UseRow {
-    UseRow { total: stream.bytes, ..UseRow::new(What::Bus, &stream.name, None, None) }
+    let unnamed = stream.unnamed_bytes;
+    UseRow { total: stream.bytes, unnamed, ..UseRow::new(What::Bus, &stream.name, None, None) }
 }
 
 /// What something takes on a disk.
@@ -138,6 +144,8 @@ pub struct UseDocument<'a> {
     workspace_bytes: u64,
     transcript_bytes: u64,
     outputs_bytes: u64,
+    /// Of blobs: prompts, logs and inputs that no record names; `gc` takes them.
+    unnamed_bytes: Option<u64>,
     /// All of it.
     bytes: u64,
 }
@@ -162,6 +170,7 @@ impl Listed for UseRow {
             workspace_bytes: self.workspace,
             transcript_bytes: self.transcript,
             outputs_bytes: self.outputs,
+            unnamed_bytes: self.unnamed,
             bytes: self.total,
         }
     }
@@ -172,9 +181,13 @@ impl Listed for UseRow {
 
     fn cells(&self, wide: bool) -> Vec<String> {
         let part = |bytes: u64| if bytes > 0 { human_size(bytes) } else { String::new() };
+        let name = match self.unnamed {
+            Some(bytes) if bytes > 0 => format!("{} ({} unnamed)", self.name, human_size(bytes)),
+            Some(_) | None => self.name.clone(),
+        };
         let mut cells = vec![
             self.what.as_str().to_owned(),
-            self.name.clone(),
+            name,
             self.host.as_ref().map(ToString::to_string).unwrap_or_default(),
             part(self.workspace),
             part(self.transcript),

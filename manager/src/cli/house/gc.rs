@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::agent::create::quantity;
-use super::super::args::house::Gc;
+use super::super::args::house::{Gc, What};
 use super::super::client::Client;
 use super::super::context::{Context, request_key, unexpected};
 use super::super::error::{Failure, exit};
@@ -22,7 +22,7 @@ use super::super::output::render::{Listed, Listing, list};
 use super::super::output::sanitise::safe_line;
 use super::super::output::when::{age, now};
 use super::plan::{Planned, Wish, plan};
-use super::survey::{survey, unheard};
+use super::survey::{Looks, survey, unheard};
 use crate::runfile::units::{duration_ms, human_size, size_bytes};
 
 /// Things of one request: each is waited for.
@@ -33,7 +33,8 @@ pub fn run(context: &Context, args: &Gc) -> Result<u8, Failure> {
     let keep_size =
         args.keep_size.as_deref().map(|text| quantity("--keep-size", text, size_bytes)).transpose()?;
     let mut client = context.client()?;
-    let found = survey(&mut client, Vec::new(), true)?;
+    let looks = Looks { deep: true, blobs: args.what.contains(&What::Blobs) };
+    let found = survey(&mut client, Vec::new(), looks)?;
     let wish = Wish { what: &args.what, older_ms, keep_size, discard: args.discard, now: now() };
     let mut rows: Vec<Row> = plan(found.holdings, &wish).into_iter().map(Row::planned).collect();
     let going = rows.iter().filter(|row| row.outcome == Outcome::Goes).count();
@@ -97,12 +98,13 @@ fn sum(rows: &[Row], outcome: Outcome) -> u64 {
 }
 
 fn carry_out(client: &mut Client, args: &Gc, older_ms: u64, rows: &mut [Row]) -> Result<(), Failure> {
-    let (mut agents, mut runs): (Vec<&mut Row>, Vec<&mut Row>) = Default::default();
+    let (mut agents, mut runs, mut blobs): (Vec<&mut Row>, Vec<&mut Row>, Vec<&mut Row>) = Default::default();
     let mut others: BTreeMap<HostId, Vec<&mut Row>> = BTreeMap::new();
     for row in rows.iter_mut().filter(|row| row.outcome == Outcome::Goes) {
         match (&row.planned.holding.item, &row.planned.host) {
             (HouseItem::Workspace { .. }, _) => agents.push(row),
             (_, Some(host)) => others.entry(host.clone()).or_default().push(row),
+            (HouseItem::Blob { .. } | HouseItem::Cut { .. }, None) => blobs.push(row),
             (_, None) => runs.push(row),
         }
     }
@@ -117,6 +119,11 @@ fn carry_out(client: &mut Client, args: &Gc, older_ms: u64, rows: &mut [Row]) ->
     }
     for batch in runs.chunks_mut(BATCH) {
         free_runs(client, older_ms, batch)?;
+    }
+    for batch in blobs.chunks_mut(BATCH) {
+        let items = batch.iter().map(|row| row.planned.holding.item.clone()).collect();
+        let reply = client.ask(&Request::FreeBlobs { items, older_ms })?;
+        settle(reply, batch)?;
     }
     Ok(())
 }
@@ -207,6 +214,8 @@ fn words(item: &HouseItem, label: &str) -> (&'static str, String) {
         HouseItem::Session { .. } => ("session", label.to_owned()),
         HouseItem::Socket { path } => ("socket", path.clone()),
         HouseItem::Run { .. } => ("run", label.to_owned()),
+        HouseItem::Blob { .. } => ("blob", label.chars().take(12).collect()),
+        HouseItem::Cut { .. } => ("cut blob", label.chars().take(12).collect()),
     }
 }
 

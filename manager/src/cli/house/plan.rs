@@ -57,7 +57,7 @@ pub fn plan(holdings: Vec<(Option<HostId>, Holding)>, wish: &Wish<'_>) -> Vec<Pl
         .collect();
     planned.sort_by_key(|planned| (planned.holding.since, planned.holding.item.clone()));
     if let Some(most) = wish.keep_size {
-        // Records of runs are of no host and no size to speak of.
+        // What the manager holds is of no host: it goes by its age alone.
         let goes = |planned: &&mut Planned| planned.kept.is_none() && planned.host.is_some();
         for planned in planned.iter_mut().filter(goes) {
             let left = left.entry(planned.host.clone()).or_default();
@@ -82,6 +82,7 @@ fn kind_of(item: &HouseItem) -> Option<What> {
             Some(What::Leftovers)
         }
         HouseItem::Run { .. } => Some(What::Runs),
+        HouseItem::Blob { .. } | HouseItem::Cut { .. } => Some(What::Blobs),
         HouseItem::Transcript { .. } | HouseItem::Outputs { .. } => None,
     }
 }

@@ -22,10 +22,20 @@ pub struct Survey {
     pub unheard: Vec<Unheard>,
 }
 
-pub fn survey(client: &mut Client, targets: Vec<String>, deep: bool) -> Result<Survey, Failure> {
+/// What is looked at beside sizes.
+#[derive(Clone, Copy)]
+pub struct Looks {
+    /// Whether each thing may go, of all kinds.
+    pub deep: bool,
+    /// What nothing names on the bus.
+    pub blobs: bool,
+}
+
+pub fn survey(client: &mut Client, targets: Vec<String>, looks: Looks) -> Result<Survey, Failure> {
+    let Looks { deep, blobs } = looks;
     let limits = Limits { deadline: Some(Instant::now() + LIMIT), interrupts: None };
     let mut holdings = Vec::new();
-    let end = client.stream(&Request::Survey { targets, deep, added: deep }, &limits, |item| {
+    let end = client.stream(&Request::Survey { targets, deep, added: deep, blobs }, &limits, |item| {
         match item {
             Item::Holdings { host, holdings: piece } => {
                 holdings.extend(piece.into_iter().map(|holding| (Some(host.clone()), holding)));

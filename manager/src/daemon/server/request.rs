@@ -132,9 +132,13 @@ impl Requests for Answerer {
             Request::MakeNode { target, path, node } => {
                 stream::files::make(&self.hosts, target, path, node).await
             }
-            Request::Survey { targets, deep, added } => {
+            Request::Survey { targets, deep, added, blobs } => {
                 let looks = stream::house::Looks { deep, added };
-                stream::house::survey(&self.hosts, &self.store, targets, looks, items).await
+                let own = stream::house::Own { store: &self.store, blobs: blobs.then_some(&*self.blobs) };
+                stream::house::survey(&self.hosts, own, targets, looks, items).await
+            }
+            Request::FreeBlobs { items, older_ms } => {
+                Ok(Reply::Freed(self.blobs.free(driver, items, older_ms).await?))
             }
             Request::Free { host, items, older_ms, discard } => {
                 stream::house::free(&self.hosts, host, items, older_ms, discard).await
@@ -164,7 +168,12 @@ impl Answerer {
             }
             _ => CHANGE_LIMIT,
         };
-        tokio::time::timeout(limit, self.hosts.driver.change(request)).await.unwrap_or_else(|_| {
+        let changed = async {
+            let driver = &self.hosts.driver;
+            let _named = self.blobs.named_by(&request, driver).await?;
+            driver.change(request).await
+        };
+        tokio::time::timeout(limit, changed).await.unwrap_or_else(|_| {
             Err(WireError::new(
                 ErrorCode::Unavailable,
                 "the bus did not take it in time; it may still come about",
@@ -221,5 +230,6 @@ fn is_for_operators(request: &Request) -> bool {
                 | Request::PutFile { .. }
                 | Request::MakeNode { .. }
                 | Request::Free { .. }
+                | Request::FreeBlobs { .. }
         )
 }

@@ -12,10 +12,12 @@ use protocol::ids::{AgentId, HostId};
 use protocol::order::{Answer, Discard, Question};
 use tokio::task::JoinSet;
 
+use crate::daemon::blobs::Blobs;
 use crate::daemon::hosts::Hosts;
 use crate::daemon::queries;
 use crate::daemon::server::session::Items;
 use crate::store::Store;
+use crate::store::streams::BLOBS;
 
 /// A host walks every folder of its agents, and asks git about each when it looks deep.
 const SURVEY: Duration = Duration::from_secs(300);
@@ -33,11 +35,19 @@ pub struct Looks {
     pub added: bool,
 }
 
+/// What the manager itself looks at.
+#[derive(Clone, Copy)]
+pub struct Own<'a> {
+    pub store: &'a Store,
+    /// Where it is asked what nothing names on the bus.
+    pub blobs: Option<&'a Blobs>,
+}
+
 /// # Errors
 /// When a target is not found.
 pub async fn survey(
     hosts: &Hosts,
-    store: &Store,
+    own: Own<'_>,
     targets: Vec<String>,
     looks: Looks,
     items: Items,
@@ -55,6 +65,14 @@ pub async fn survey(
             items.send(&Item::OwnHoldings(piece.to_vec())).await?;
         }
     }
+    let mut unnamed = None;
+    if let Some(blobs) = own.blobs.filter(|_| whole) {
+        let found = blobs.unnamed(&hosts.driver).await?;
+        unnamed = Some(found.iter().fold(0_u64, |sum, holding| sum.saturating_add(holding.bytes)));
+        for piece in found.chunks(PIECE) {
+            items.send(&Item::OwnHoldings(piece.to_vec())).await?;
+        }
+    }
     let mut unheard = Vec::new();
     while let Some(done) = jobs.join_next().await {
         match done {
@@ -65,8 +83,12 @@ pub async fn survey(
     }
     unheard.sort_by(|one, other| one.host.cmp(&other.host));
     let streams = if whole {
-        let used = store.usage().await;
-        used.map_err(|error| WireError::new(ErrorCode::Unavailable, crate::chain(&error)))?
+        let used = own.store.usage().await;
+        let mut used = used.map_err(|error| WireError::new(ErrorCode::Unavailable, crate::chain(&error)))?;
+        if let Some(blobs) = used.iter_mut().find(|stream| stream.name == BLOBS) {
+            blobs.unnamed_bytes = unnamed;
+        }
+        used
     } else {
         Vec::new()
     };
@@ -137,7 +159,9 @@ pub async fn free(
                 | HouseItem::Group { .. }
                 | HouseItem::Session { .. }
                 | HouseItem::Socket { .. }
-                | HouseItem::Run { .. } => None,
+                | HouseItem::Run { .. }
+                | HouseItem::Blob { .. }
+                | HouseItem::Cut { .. } => None,
             };
             (item, kept)
         });

@@ -17,8 +17,8 @@ use protocol::task::{SubmitTask, Verdict};
 
 use super::agents::{changed_report, changed_spec, environment, least_spec, report, spec, unmet};
 use super::hosts::{
-    added_holdings, error, event, facts, file_changes, freed, holdings, house_items, resolved, restored,
-    sides, snapshot,
+    added_holdings, bus_holdings, bus_items, error, event, facts, file_changes, freed, holdings, house_items,
+    resolved, restored, sides, snapshot,
 };
 use super::tasks::{least_task_spec, run_spec, run_view, task_spec, task_view};
 use super::{AT, agent_id, host, region, run_id, task_id, text, texts};
@@ -133,8 +133,10 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
             },
         ),
         ("events", Request::Events { since: Some(AT), follow: true, targets: targets(), after: None }),
-        ("survey", Request::Survey { targets: targets(), deep: true, added: false }),
-        ("survey-added", Request::Survey { targets: Vec::new(), deep: true, added: true }),
+        ("survey", Request::Survey { targets: targets(), deep: true, added: false, blobs: false }),
+        ("survey-added", Request::Survey { targets: Vec::new(), deep: true, added: true, blobs: false }),
+        ("survey-blobs", Request::Survey { targets: Vec::new(), deep: false, added: false, blobs: true }),
+        ("free-blobs", Request::FreeBlobs { items: bus_items(), older_ms: 604_800_000 }),
         ("free-runs", Request::FreeRuns { key: key(), runs: vec![run_id()], older_ms: 604_800_000 }),
         (
             "free",
@@ -282,8 +284,22 @@ fn replies() -> Vec<(&'static str, Reply)> {
                     bytes: 1 << 30,
                     most_bytes: 1 << 33,
                     messages: 4_711,
+                    unnamed_bytes: None,
                 }],
                 unheard: vec![Unheard { host: host(), error: error() }],
+            },
+        ),
+        (
+            "surveyed-blobs",
+            Reply::Surveyed {
+                streams: vec![StreamUse {
+                    name: text("blobs"),
+                    bytes: 1 << 30,
+                    most_bytes: 1 << 33,
+                    messages: 4_711,
+                    unnamed_bytes: Some(1 << 20),
+                }],
+                unheard: Vec::new(),
             },
         ),
         ("freed", Reply::Freed(freed())),
@@ -312,6 +328,7 @@ fn items() -> Vec<(&'static str, Item)> {
         ("file", Item::File { name: text("0001-x.patch"), bytes: b"hi\xff\n".to_vec() }),
         ("holdings", Item::Holdings { host: host(), holdings: holdings() }),
         ("own-holdings", Item::OwnHoldings(added_holdings())),
+        ("own-holdings-blobs", Item::OwnHoldings(bus_holdings())),
     ]
 }
 

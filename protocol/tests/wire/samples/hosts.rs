@@ -161,6 +161,15 @@ pub(crate) fn added_holdings() -> Vec<Holding> {
     items.into_iter().map(of).collect()
 }
 
+pub(crate) fn bus_items() -> Vec<HouseItem> {
+    vec![HouseItem::Blob { name: "a".repeat(64) }, HouseItem::Cut { name: text("4bIXEvTzGbdPZnDPYcm6xR") }]
+}
+
+pub(crate) fn bus_holdings() -> Vec<Holding> {
+    let of = |item| Holding { item, label: text("aaaaaaaaaaaa"), bytes: 12, since: AT, kept: None };
+    bus_items().into_iter().map(of).collect()
+}
+
 pub(crate) fn freed() -> Vec<Freed> {
     let kept = |n: usize| (n == 0).then(|| text("it is live"));
     house_items().into_iter().enumerate().map(|(n, item)| Freed { item, bytes: 12, kept: kept(n) }).collect()

@@ -1,8 +1,11 @@
 //! Blobs as clients bring them and hosts fetch them, a piece at a time. Pieces of one that is being brought lie in a
 //! file of `manager/spool/` until the last is there and the digest is right; then the store has it. Those that hosts
-//! fetch are held in memory for a while, since many agents of a run read the same one.
+//! fetch are held in memory for a while, since many agents of a run read the same one. What nothing names any more is
+//! [`sweep`]'s.
 
-use std::collections::VecDeque;
+mod sweep;
+
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +14,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use protocol::agent::Blob;
 use protocol::error::{ErrorCode, WireError};
+use protocol::time::Timestamp;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt, SeekFrom};
 
-use crate::store::{self, StoreError};
+use super::clock::Clock;
+use crate::store::{self, Store, StoreError};
 
 /// Largest blob.
 pub const BLOB_LIMIT: u64 = 64 << 20;
@@ -25,11 +30,20 @@ const HELD_BYTES: usize = 96 << 20;
 /// A file in the spool that nobody added to for so long was given up.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(3600);
 
+/// Within which what was brought is named, where the settings give no less.
+pub const GRACE_MS: u64 = 60 * 60 * 1000;
+
 /// All blobs.
-#[derive(Debug)]
 pub struct Blobs {
-    store: store::blobs::Blobs,
+    store: Store,
+    clock: Clock,
     spool: PathBuf,
+    /// How long one that nothing names stays in any case.
+    grace_ms: u64,
+    /// Held shared while blobs are brought or named, and alone while some are taken away: see [`sweep`].
+    gate: tokio::sync::RwLock<()>,
+    /// Those that are there, with the time at which somebody was last told so. Forgotten after the grace.
+    seen: Mutex<HashMap<String, Timestamp>>,
     held: Mutex<VecDeque<(String, Bytes)>>,
     /// One piece at a time: clients that bring the same content share its file.
     bringing: tokio::sync::Mutex<()>,
@@ -40,14 +54,23 @@ impl Blobs {
     ///
     /// # Errors
     /// When the folder cannot be made.
-    pub fn open(store: store::blobs::Blobs, manager_folder: &Path) -> io::Result<Self> {
+    pub fn open(store: Store, clock: Clock, grace_ms: u64, manager_folder: &Path) -> io::Result<Self> {
         let spool = manager_folder.join("spool");
         match std::fs::remove_dir_all(&spool) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
         std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&spool)?;
-        Ok(Self { store, spool, held: Mutex::new(VecDeque::new()), bringing: tokio::sync::Mutex::new(()) })
+        Ok(Self {
+            store,
+            clock,
+            spool,
+            grace_ms,
+            gate: tokio::sync::RwLock::new(()),
+            seen: Mutex::default(),
+            held: Mutex::default(),
+            bringing: tokio::sync::Mutex::new(()),
+        })
     }
 
     /// Takes a piece; the last one checks the whole and stores it. A piece may come twice.
@@ -67,13 +90,11 @@ impl Blobs {
             return Err(invalid(format!("a blob has at most {BLOB_LIMIT} bytes")));
         }
         let _turn = self.bringing.lock().await;
-        if self.store.exists(sha256).await.map_err(|error| of_store(&error))? {
+        let _open = self.gate.read().await;
+        if self.is_there(sha256).await? {
             return Ok(());
         }
         let path = self.spool.join(sha256);
-        if offset == 0 {
-            self.sweep().await;
-        }
         append(&path, offset, bytes).await?;
         if !last {
             return Ok(());
@@ -93,7 +114,9 @@ impl Blobs {
                 invalid(format!("what was sent is not {sha256}")).hint("send it again from its beginning")
             );
         }
-        self.store.put(content).await.map_err(|error| of_store(&error)).map(drop)
+        self.store.blobs().put(content).await.map_err(|error| of_store(&error))?;
+        self.saw(sha256);
+        Ok(())
     }
 
     /// Stores what the manager itself has.
@@ -102,8 +125,10 @@ impl Blobs {
     /// The store's.
     pub async fn put(&self, content: &[u8]) -> Result<Blob, WireError> {
         let bytes = u64::try_from(content.len()).unwrap_or(u64::MAX);
-        let sha256 =
-            self.store.put(Bytes::copy_from_slice(content)).await.map_err(|error| of_store(&error))?;
+        let _open = self.gate.read().await;
+        let put = self.store.blobs().put(Bytes::copy_from_slice(content)).await;
+        let sha256 = put.map_err(|error| of_store(&error))?;
+        self.saw(&sha256);
         Ok(Blob { sha256, bytes })
     }
 
@@ -116,7 +141,7 @@ impl Blobs {
         let content = match self.held(sha256) {
             Some(content) => content,
             None => {
-                let got = self.store.get(sha256).await.map_err(|error| of_store(&error))?;
+                let got = self.store.blobs().get(sha256).await.map_err(|error| of_store(&error))?;
                 let content = got.ok_or_else(|| {
                     WireError::new(ErrorCode::NotFound, format!("there is no blob {sha256}"))
                 })?;
@@ -147,7 +172,9 @@ impl Blobs {
         }
     }
 
-    async fn sweep(&self) {
+    /// Takes away what clients began to bring and gave up.
+    pub async fn clear_spool(&self) {
+        let _turn = self.bringing.lock().await;
         let Ok(mut files) = fs::read_dir(&self.spool).await else { return };
         while let Ok(Some(file)) = files.next_entry().await {
             let changed = file.metadata().await.and_then(|meta| meta.modified());

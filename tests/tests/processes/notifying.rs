@@ -214,7 +214,7 @@ fn named(install: &Install, name: &str, more: &str) -> String {
 /// A run of this name with one task that fails and one that does not.
 fn tasks(install: &Install, name: &str, notify: &str) -> String {
     let tasks = "tasks:\n  - {name: a, command: 'exit 3'}\n  - {name: b, command: 'true'}\n";
-    install.file(&format!("{name}.yaml"), &format!("name: {name}\n{notify}\n{tasks}"))
+    install.file(&format!("{name}.yaml"), format!("name: {name}\n{notify}\n{tasks}"))
 }
 
 fn hooks(install: &Install) -> Value {
@@ -326,7 +326,7 @@ fn settings_that_change_count_from_the_next_notice_and_wrong_ones_change_nothing
     let gate = install.text_path("gate");
     let waiting = install.file(
         "second.yaml",
-        &format!(
+        format!(
             "name: second\nnotify: [two]\ntasks:\n  - name: a\n    command: 'until test -e {gate}; do sleep 0.1; \
              done; exit 3'\n"
         ),

@@ -1,0 +1,9 @@
+//! A client of the manager: what it asks, and how the answers show agents, hosts and hooks.
+
+pub mod api;
+pub mod change;
+pub mod notify;
+mod request_key;
+pub mod row;
+pub mod status;
+pub mod view;

@@ -11,7 +11,7 @@ use hostd::asks::Asked;
 use hostd::bus::{Heard, Replier};
 use hostd::driver::{Done, Driver, Hands, Hearing};
 use hostd::state::Life;
-use hostd_core::{AgentRecord, Config, Core, Effect, ExitCause, ExitSeen, Input, StartFacts};
+use hostd_core::{AgentRecord, Config, Core, Effect, ExitCause, ExitSeen, Found, Input, StartFacts, Wanted};
 use protocol::agent::{AgentSpec, Phase};
 use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, Generation, Incarnation, MessageId, OrderId};
@@ -332,4 +332,40 @@ async fn the_loop_ends_at_once_when_it_is_told_to_whatever_hangs() {
     held.stop.send(true).unwrap();
     held.tasks.join_next().await.unwrap().unwrap();
     assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_what_became_of_the_agents_of_the_last_life_and_not_for_long() {
+    let mut held = Loop::start(100, 0, None, &[agent(1)]);
+    let begun = Instant::now();
+    held.stop.send(true).unwrap();
+    held.order(ensure(2, "two")).await;
+    assert_eq!(held.settled().await, Vec::<String>::new(), "orders are for the next life");
+    let record = AgentRecord {
+        version: 1,
+        agent: agent(1),
+        generation: Generation(1),
+        wanted: Wanted::Stopped { grace_ms: 1_000 },
+        spec: *spec("one"),
+        created_at: Timestamp(BEGIN),
+        epoch: "e".repeat(32),
+        stop_requested: true,
+        end: None,
+        collected: None,
+        removed: false,
+        launch: 1,
+        launched_at: None,
+        limits: None,
+        earlier: Vec::new(),
+        messages: Default::default(),
+    };
+    held.tell(Input::Found { record: Box::new(record), found: Found::NeverStarted }).await;
+    held.tasks.join_next().await.unwrap().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+
+    let mut held = Loop::start(100, 0, None, &[agent(1)]);
+    let begun = Instant::now();
+    held.stop.send(true).unwrap();
+    held.tasks.join_next().await.unwrap().unwrap();
+    assert!((1..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }

@@ -60,6 +60,9 @@ pub enum Done {
     Nothing,
 }
 
+/// Who stops waits so long for what became of the agents of the last life.
+const ADOPTION_LIMIT: Duration = Duration::from_secs(3);
+
 /// What waits for a record to be on the disk.
 #[derive(Debug)]
 pub struct Batch {
@@ -79,9 +82,14 @@ enum Woken {
 }
 
 impl<H: Hands, E: Hearing> Driver<H, E> {
-    /// Until `stop` says so, or the bus is closed for good.
+    /// Until `stop` says so, or the bus is closed for good. What ended agents have on the machine is taken away by who
+    /// knows that they ended: one that is told to stop right after its start looks at them first, and hears nothing else.
     pub async fn run(&mut self, mut stop: watch::Receiver<bool>) {
+        let mut ends_at = None;
         loop {
+            if ends_at.is_some() && self.adopting.is_empty() {
+                return;
+            }
             let deadline = self.core.deadline();
             let now = self.hands.now();
             let tick = async move {
@@ -95,16 +103,18 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
             };
             let woken = tokio::select! {
                 biased;
-                _ = stop.changed() => Woken::Stop,
+                _ = stop.changed(), if ends_at.is_none() => Woken::Stop,
+                () = past(ends_at) => return,
                 Some(done) = self.jobs.join_next() => Woken::Done(finished(done)),
                 Some(input) = self.inputs.recv() => Woken::Input(input),
                 Some(digest) = self.digests.recv() => Woken::Digest(digest),
                 Ok(()) = self.disk_used.changed() => Woken::Disk(*self.disk_used.borrow_and_update()),
-                heard = self.ears.next() => Woken::Heard(heard),
+                heard = self.ears.next(), if ends_at.is_none() => Woken::Heard(heard),
                 () = tick => Woken::Input(Input::Tick),
             };
             match woken {
-                Woken::Stop | Woken::Heard(None) => return,
+                Woken::Stop => ends_at = Some(Instant::now() + ADOPTION_LIMIT),
+                Woken::Heard(None) => return,
                 Woken::Input(input) => self.take(input),
                 Woken::Heard(Some(heard)) => self.hear(heard),
                 Woken::Digest(answer) => self.digest(answer),
@@ -380,6 +390,13 @@ async fn keep<H: Hands>(
 }
 
 /// A job that panicked is a defect of ours; its agent is looked at again by the next life.
+async fn past(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 fn finished(done: Result<Done, tokio::task::JoinError>) -> Done {
     done.unwrap_or_else(|error| {
         tracing::error!(%error, "a job broke off");

@@ -2,7 +2,7 @@
 //! their shims; who wants them stopped orders that before.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -18,6 +18,9 @@ const SUPERVISOR_LIMIT: Duration = Duration::from_secs(90);
 const COMPONENT_LIMIT: Duration = DAEMON_STOP_LIMIT;
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 const TURN_LIMIT: Duration = Duration::from_secs(60);
+/// One that dies again and again comes back later than this; then the next `down` does it.
+const COMEBACK_LIMIT: Duration = Duration::from_secs(3);
+const COMEBACK_STEP: Duration = Duration::from_millis(20);
 
 /// Why something may still run.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +71,7 @@ pub fn down(layout: &Layout) -> Result<DownReport, DownError> {
         return Ok(DownReport::default());
     }
     let _turn = Lock::take_within(&layout.up_lock(), TURN_LIMIT).map_err(DownError::Busy)?;
+    wait_for_hostd(layout);
     // First, so that no daemon brings the supervisor back while it goes.
     atomic_file::write(&layout.stopped_marker(), b"", Durability::Disk)?;
     let before: Vec<(&str, Option<ProcessHandle>)> = [MANAGER, HOSTD, NATS]
@@ -90,6 +94,16 @@ pub fn down(layout: &Layout) -> Result<DownReport, DownError> {
         }
     }
     Ok(DownReport { ended })
+}
+
+/// It takes away what ended agents have on the machine: one that has just died comes back first, if it does soon.
+fn wait_for_hostd(layout: &Layout) {
+    let is_held = |name: &str| lock::is_held(&layout.lock(name)).unwrap_or(false);
+    let begun = Instant::now();
+    while is_held("supervisor") && !is_held(HOSTD) && begun.elapsed() < COMEBACK_LIMIT {
+        #[expect(clippy::disallowed_methods, reason = "a lock that is taken tells nobody")]
+        std::thread::sleep(COMEBACK_STEP);
+    }
 }
 
 /// Ends the holder of a component's lock, if there is one.

@@ -72,6 +72,21 @@ fn a_stop_of_everything_leaves_nothing_on_the_machine_and_workspaces_come_back()
 }
 
 #[test]
+fn a_stop_right_after_hostd_died_leaves_no_mount() {
+    let install = Install::start();
+    let repo = install.repo("repo");
+    let work = worker(&install, "worker", &programs::text(&repo.path));
+    if install.agent("worker").report().workspace.as_ref().unwrap().kind != "overlay" {
+        return; // without overlays nothing is mounted
+    }
+    assert_eq!(install.traces().mounts, [work]);
+    install.kill("hostd");
+    install.run(&["down"]).succeeded();
+    let left = install.traces();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn a_stop_without_the_agents_touches_no_live_one_and_nothing_that_a_process_uses() {
     let install = Install::start();
     let repo = install.repo("repo");

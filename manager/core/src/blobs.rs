@@ -77,9 +77,8 @@ pub fn names_in(bytes: &[u8]) -> impl Iterator<Item = String> {
 }
 
 /// What of all that lies on the bus nothing names, and why some of it stays all the same. `known` is what the core
-/// names, `stored` what the bytes of all stored records that are not spent do: one may be
-/// ahead of the other. `since` is when a thing was
-/// brought, or asked for again by one who then need not bring it.
+/// names, `stored` what the bytes of all stored records that are not spent do: one may be ahead of the other. `since` is
+/// when a thing was brought, or asked for again by one who then need not bring it.
 #[must_use]
 pub fn judge(
     lying: Vec<Holding>,

@@ -12,9 +12,9 @@
 //! 3. Every answer "it is there" counts as bringing: what was brought or asked for within the grace stays. That is for
 //!    the client's sake; and for that of the manager's own blobs, which are put before the core names them, and of a
 //!    request that is decided while its records wait for the bus.
-//! 4. Marked is what the core names, and what the bytes of any stored record name but
-//!    those of agents that are gone for good. The first sees what is decided and
-//!    not written, the second what is unread, of a later build, or decided to go and not gone.
+//! 4. Marked is what the core names, and what the bytes of any stored record name but those of agents that are gone for
+//!    good. The first sees what is decided and not written, the second what is unread, of a later build, or decided to
+//!    go and not gone.
 //!
 //! A sweep that cannot read all of this takes nothing.
 

@@ -253,6 +253,7 @@ fn a_child_starts_when_all_its_parents_are_accepted_and_is_never_released_by_a_f
     world.exit(b, 0);
     assert_eq!(world.state(run, "c"), TaskState::Running);
     assert_eq!(world.task(run, "b").attempts.len(), 2, "numbers go on");
+    assert_eq!(world.core.find_agent_of("b"), world.core.find_agent("b#2"));
     world.check_store();
 }
 

@@ -101,6 +101,7 @@ pub(super) fn to_report(record: &AgentRecord, collected: &workspace::Collected) 
         result_ref: collected.ref_name.clone(),
         uncommitted: collected.uncommitted.as_ref().map(|rest| rest.commit.clone()),
         uncommitted_ref: aside.map(|rest| rest.ref_name.clone()),
+        left_out: collected.not_saved.clone(),
         branch_drift: collected.branch_drift.clone(),
         files: collected.diff.files,
         insertions: collected.diff.insertions,

@@ -193,8 +193,11 @@ async fn by_parting<'a>(
 }
 
 /// Of each commit of a log: the id of its patch, and its own.
+/// White space counts: it is all that some programs differ in. A git before 2.39 cannot say so; then none is the same.
 async fn patch_ids(git: &Git, repository: &Repository, patches: Vec<u8>) -> Result<Vec<(String, String)>> {
-    let listed = text(call(git, repository).args(["patch-id", "--stable"]).stdin(patches)).await?;
+    let output = call(git, repository).args(["patch-id", "--verbatim"]).stdin(patches).output().await?;
+    let listed = if output.status.success() { output.stdout } else { Vec::new() };
+    let listed = String::from_utf8_lossy(&listed).into_owned();
     let pairs = listed.lines().filter_map(|line| line.split_once(' '));
     Ok(pairs.map(|(patch, commit)| (patch.to_owned(), commit.to_owned())).collect())
 }

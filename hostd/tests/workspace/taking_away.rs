@@ -194,7 +194,7 @@ async fn a_workspace_in_use_stays_mounted_and_what_was_written_in_its_place_is_n
 #[tokio::test]
 async fn what_would_be_lost_is_known_before_the_end() {
     type Change = fn(&std::path::Path);
-    let states: [(&str, Change); 6] = [
+    let states: [(&str, Change); 10] = [
         ("untouched", |_| ()),
         ("changed", |top| write(top, "README", "changed\n")),
         ("committed", |top| {
@@ -216,11 +216,33 @@ async fn what_would_be_lost_is_known_before_the_end() {
             git(&top.join("inner"), &["init", "-q"]);
             write(top, "inner/file", "");
         }),
+        ("a repository in the place of a file", |top| {
+            std::fs::remove_file(top.join("README")).unwrap();
+            git(top, &["init", "-q", "README"]);
+            write(top, "README/file", "");
+            git(&top.join("README"), &["add", "-A"]);
+            git(&top.join("README"), &["commit", "-qm", "inside"]);
+        }),
+        ("a repository in a folder of the base", |top| {
+            git(&top.join("src"), &["init", "-q"]);
+            git(&top.join("src"), &["commit", "-q", "--allow-empty", "-m", "inside"]);
+        }),
+        ("a worktree of its own elsewhere", |top| {
+            let elsewhere = top.parent().unwrap().join("elsewhere");
+            git(top, &["worktree", "add", "-q", "--detach", elsewhere.to_str().unwrap()]);
+            git(&elsewhere, &["commit", "-q", "--allow-empty", "-m", "there"]);
+        }),
+        ("a folder turned into a link", |top| {
+            std::fs::rename(top.join("src"), top.join("moved")).unwrap();
+            symlink("moved", top.join("src")).unwrap();
+        }),
     ];
     for kind in kinds() {
         for (name, change) in &states {
             let fixture = Fixture::new().await;
             let (agent, workspace) = fixture.prepare("a", kind).await;
+            let one = std::fs::read_to_string(workspace.path.join("src/one.txt")).unwrap();
+            let one = one.trim_end();
             change(&workspace.path);
             let before = fingerprint(&fixture.repo, &[]);
             let told = fixture.workspaces.would_lose(&agent, &[]).await;
@@ -228,9 +250,16 @@ async fn what_would_be_lost_is_known_before_the_end() {
             let collected = fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap();
             let after = fixture.workspaces.holds_only_copy(&agent, Some(&collected)).await;
             assert_eq!(told, after, "{kind:?}, {name}");
-            let is_safe = matches!(*name, "untouched" | "changed" | "committed");
+            let is_safe =
+                matches!(*name, "untouched" | "changed" | "committed" | "a folder turned into a link");
             // The branches and stashes of a worktree are the repository's own.
-            let is_shared = kind == Wanted::Worktree && matches!(*name, "stashed" | "on another branch");
+            let is_own = matches!(*name, "stashed" | "on another branch" | "a worktree of its own elsewhere");
+            let is_shared = kind == Wanted::Worktree && is_own;
+            if *name == "a folder turned into a link" {
+                let saved = &collected.uncommitted.as_ref().unwrap().commit;
+                assert_eq!(fixture.git(&["show", &format!("{saved}:src")]), "moved", "{kind:?}");
+                assert_eq!(fixture.git(&["show", &format!("{saved}:moved/one.txt")]), one, "{kind:?}");
+            }
             assert_eq!(told == OnlyCopy::No, is_safe || is_shared, "{kind:?}, {name}: {told:?}");
         }
     }

@@ -164,6 +164,9 @@ pub struct Collected {
     /// That side ref; none where the commit is the recorded one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncommitted_ref: Option<String>,
+    /// Repositories inside the workspace: their files are in no commit of it, and stay where they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// Detached or on another branch than it was given.
     #[serde(default)]
     pub branch_drift: Option<String>,

@@ -87,6 +87,34 @@ fn a_live_agent_that_holds_the_only_copy_of_work_goes_on() {
     is_saved(&repo, "README", "changed");
 }
 
+/// A text that waits while a destroy is decided holds up neither, and hostd lives.
+#[test]
+fn messages_under_way_and_a_destroy_come_through_each_other() {
+    let install = Install::start();
+    let hostd = install.pid("hostd");
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        install.create(name, &[], &["write", "README", "all there is", "hang"]);
+        let file = install.agent(name).workspace().join("README");
+        wait::until(wait::LIMIT, "its file", || file.exists(), |there| *there);
+    }
+    let mut under_way = Vec::new();
+    for name in names {
+        for _ in 0..3 {
+            under_way.push(install.spawn(&["send", name, "hello", "--timeout", "20s"]));
+        }
+        under_way.push(install.spawn(&["destroy", name]));
+    }
+    for ran in under_way {
+        let ran = ran.end();
+        assert!([0, 5].contains(&ran.code), "{} {}", ran.code, ran.stderr);
+    }
+    assert_eq!(install.pid("hostd"), hostd, "it was not started again");
+    for name in names {
+        assert_eq!(install.agent(name).phase, Phase::Running, "{name}");
+    }
+}
+
 #[test]
 fn work_that_cannot_be_saved_is_not_destroyed() {
     let install = Install::start();

@@ -172,7 +172,6 @@ impl Agent {
     pub fn may_type(&self, message: MessageId) -> bool {
         self.talk.job == Job::UnderWay
             && self.first_open().is_some_and(|entry| entry.message == message)
-            && self.record.wanted == Wanted::Running
             && self.cannot_type(message).is_none()
     }
 
@@ -188,6 +187,9 @@ impl Agent {
             Stage::Draining | Stage::Collecting | Stage::Ended | Stage::Removing | Stage::Destroyed => {
                 return Some("it has ended");
             }
+        }
+        if self.record.wanted != Wanted::Running {
+            return Some("it is being decided whether it is destroyed");
         }
         if !self.ready {
             return Some("it has not shown its sign of readiness yet");

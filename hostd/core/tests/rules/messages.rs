@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::host::{Bench, agent_id, ensure, exit, facts, kinds, plain_spec, report, stop};
+use crate::host::{Bench, agent_id, destroy, ensure, exit, facts, kinds, plain_spec, report, stop};
 use hostd_core::{Activity, AgentRecord, Core, Effect, Evidence, Found, Input, TypedOutcome};
 use proptest::prelude::*;
 use protocol::agent::AgentSpec;
 use protocol::ids::{Generation, MessageId};
 use protocol::message::{MessageFact, MessageState, MessageText, Typing};
-use protocol::order::Command;
+use protocol::order::{Command, Discard};
 use protocol::signals::{Dialog, Sign, Signals};
 
 fn message_id(n: u64) -> MessageId {
@@ -176,6 +176,26 @@ fn an_agent_that_is_to_stop_is_not_typed_to() {
     assert_eq!(state(&mut bench, 2), MessageState::NotDelivered);
     assert_eq!(state(&mut bench, 1), MessageState::Queued, "its word comes");
     bench.give(typed(1, waits()));
+    assert_eq!(state(&mut bench, 1), MessageState::NotDelivered);
+}
+
+#[test]
+fn nothing_is_typed_while_it_is_decided_whether_the_agent_is_destroyed() {
+    let mut bench = running();
+    bench.order(send(1));
+    bench.give(typed(1, waits()));
+    bench.order(destroy(1, 2, Discard::Keep));
+    assert!(!kinds(&bench.pass(60_000)).contains(&"type"));
+    assert_eq!(state(&mut bench, 1), MessageState::Queued);
+    let mut effects = bench.give(Input::Weighed { agent: agent_id(1), holds: vec!["inner/".into()] });
+    effects.extend(bench.pass(60_000));
+    assert!(kinds(&effects).contains(&"type"), "{:?}", kinds(&effects));
+    // Asked to end after all: it is told so.
+    let mut bench = running();
+    bench.order(send(1));
+    bench.give(typed(1, waits()));
+    bench.order(destroy(1, 2, Discard::Keep));
+    bench.give(Input::Weighed { agent: agent_id(1), holds: Vec::new() });
     assert_eq!(state(&mut bench, 1), MessageState::NotDelivered);
 }
 

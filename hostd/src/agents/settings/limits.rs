@@ -84,6 +84,7 @@ async fn enforce(
     let enforced = tokio::task::spawn_blocking(move || -> Result<(), String> {
         let mut group = machine.cgroups.open(&agent).map_err(|error| crate::chain(&error))?;
         check_memory(&group, &before, &wanted)?;
+        check_pids(&group, &before, &wanted)?;
         group.set_limits(&limits_of(&wanted));
         let changed = |limit: &str| match limit {
             "memory" | "swap" => before.memory_bytes != wanted.memory_bytes,
@@ -117,6 +118,17 @@ fn check_memory(group: &AgentGroup, before: &ResourceLimits, wanted: &ResourceLi
             limit >> 20
         )),
         Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// The kernel would end none of them, and start no other one.
+fn check_pids(group: &AgentGroup, before: &ResourceLimits, wanted: &ResourceLimits) -> Result<(), String> {
+    let Some(limit) = wanted.pids.filter(|_| wanted.pids != before.pids) else { return Ok(()) };
+    match group.stats().ok().and_then(|stats| stats.pids) {
+        Some(held) if held > limit => Err(format!(
+            "it has {held} processes and threads, more than a limit of {limit}: it could start no other one"
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 

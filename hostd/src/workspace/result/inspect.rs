@@ -252,6 +252,24 @@ pub(crate) fn stash_entries(git_dir: &Path) -> Result<Vec<String>> {
     Ok(ids.filter(|id| is_object_id(id)).map(str::to_owned).collect())
 }
 
+/// Commits that linked worktrees of this git folder stand on, wherever their files are.
+pub(crate) fn linked_heads(git_dir: &Path) -> Result<Vec<String>> {
+    let folder = git_dir.join("worktrees");
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("read", &folder, error)),
+    };
+    let mut heads = Vec::new();
+    for entry in entries {
+        let name = Path::new("worktrees").join(entry.at("read", &folder)?.file_name()).join("HEAD");
+        let head = read_small(git_dir, &name)?.unwrap_or_default();
+        heads.push(String::from_utf8_lossy(&head).trim().to_owned());
+    }
+    heads.retain(|head| is_object_id(head));
+    Ok(heads)
+}
+
 fn read_small(folder: &Path, name: &Path) -> Result<Option<Vec<u8>>> {
     const MOST: u64 = 64 * 1024;
     Ok(read_beneath(folder, name, MOST)?.ok())

@@ -4,6 +4,7 @@
 
 mod compare;
 mod diff;
+mod inner;
 mod inspect;
 mod kept;
 mod merge;

@@ -197,6 +197,7 @@ fn tips(manifest: &Manifest, found: &Found) -> Result<BTreeSet<String>> {
     if manifest.worktree_git_dir.is_none() {
         tips.extend(inspect::all_refs(&found.git_dir)?.into_values());
         tips.extend(inspect::stash_entries(&found.git_dir)?);
+        tips.extend(inspect::linked_heads(&found.git_dir)?);
     }
     Ok(tips)
 }

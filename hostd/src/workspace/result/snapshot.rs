@@ -4,10 +4,12 @@
 
 use std::path::Path;
 
+use super::super::blocking;
 use super::super::checkout::{GitDir, Head};
 use super::super::error::Result;
 use super::super::git::{Call, Git, object_id};
 use super::super::manifest::{Folders, Kind, Manifest};
+use super::inner;
 use super::inspect::Found;
 
 /// What is in the workspace beyond HEAD's commit.
@@ -15,6 +17,8 @@ use super::inspect::Found;
 pub(crate) struct Changes {
     /// Paths whose content must be read from the work tree, NUL-ended each.
     to_add: Vec<u8>,
+    /// Paths that are not there any more: what stands in the place of a folder above them does not count as them.
+    to_remove: Vec<u8>,
     pub(crate) files: u64,
     pub(crate) untracked: u64,
     /// Repositories inside the workspace: their files cannot be in a commit of this one.
@@ -35,6 +39,7 @@ pub(crate) struct View {
     pub(crate) scratch: GitDir,
     head: String,
     head_tree: Option<String>,
+    is_overlay: bool,
 }
 
 impl View {
@@ -57,10 +62,10 @@ impl View {
         scratch.exclude(&manifest.prepared)?;
         let at_base = manifest.base_commit.as_ref() == Some(&found.head);
         let head_tree = manifest.base_tree.clone().filter(|_| at_base);
-        let view = Self { scratch, head: found.head.clone(), head_tree };
+        let is_overlay = manifest.kind == Kind::Overlay;
+        let view = Self { scratch, head: found.head.clone(), head_tree, is_overlay };
         // The index of the base is ours: nothing is hidden in it.
-        let is_bases =
-            manifest.kind == Kind::Overlay && folders.upper.join(".git/index").symlink_metadata().is_err();
+        let is_bases = is_overlay && folders.upper.join(".git/index").symlink_metadata().is_err();
         let usable =
             view.scratch.take_index(&found.git_dir)? && (is_bases || view.unhide(git, folders).await?);
         if !usable {
@@ -134,11 +139,25 @@ impl View {
             changes.untracked += u64::from(*staged == b'?');
             let conflicted = [staged, unstaged].contains(&&b'U')
                 || matches!((staged, unstaged), (b'A', b'A') | (b'D', b'D'));
-            if conflicted || *unstaged != b' ' {
-                changes.to_add.extend(path);
-                changes.to_add.push(0);
+            if !conflicted && *unstaged == b' ' {
+                continue;
             }
+            let place = match beneath(&folders.work, path) {
+                Beneath::File => &mut changes.to_add,
+                // Of a submodule its commit; in the place of a file what is in the folder is listed by itself.
+                Beneath::Folder if *unstaged != b'D' => &mut changes.to_add,
+                Beneath::Folder | Beneath::Nothing => &mut changes.to_remove,
+            };
+            place.extend(path);
+            place.push(0);
         }
+        let ignored = listed.split(|&b| b == 0).filter_map(|entry| entry.strip_prefix(b"!! "));
+        let ignored = ignored.map(|path| path.strip_suffix(b"/").unwrap_or(path).to_owned()).collect();
+        let (at, is_overlay) = (folders.clone(), self.is_overlay);
+        let look = move || inner::repositories(&at, is_overlay, &ignored);
+        changes.not_saved.extend(blocking("look for repositories inside a workspace", look).await?);
+        changes.not_saved.sort();
+        changes.not_saved.dedup();
         Ok((changes.files > 0 || !changes.not_saved.is_empty()).then_some(changes))
     }
 
@@ -155,6 +174,13 @@ impl View {
 
     /// The tree of all that is there now.
     pub(crate) async fn tree(&self, git: &Git, folders: &Folders, changes: &Changes) -> Result<String> {
+        if !changes.to_remove.is_empty() {
+            self.call(git, folders, "save uncommitted work")
+                .args(["update-index", "--force-remove", "-z", "--stdin"])
+                .stdin(changes.to_remove.clone())
+                .ok()
+                .await?;
+        }
         if !changes.to_add.is_empty() {
             self.call(git, folders, "save uncommitted work")
                 .args(["update-index", "--add", "--remove", "--replace", "-z", "--stdin"])
@@ -195,6 +221,28 @@ impl View {
         const OPERATION: &str = "find the tree of a commit";
         let call = git.call(OPERATION).git_dir(self.scratch.path());
         object_id(OPERATION, &call.args(["rev-parse", "--verify", "HEAD^{tree}"]).ok().await?)
+    }
+}
+
+enum Beneath {
+    File,
+    Folder,
+    Nothing,
+}
+
+/// What is at this path, without following a link on the way: below one there is nothing of the workspace.
+fn beneath(work: &Path, path: &[u8]) -> Beneath {
+    use std::os::unix::ffi::OsStrExt;
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let is_link = |folder: &Path| work.join(folder).symlink_metadata().is_ok_and(|facts| facts.is_symlink());
+    if path.ancestors().skip(1).any(|folder| !folder.as_os_str().is_empty() && is_link(folder)) {
+        return Beneath::Nothing;
+    }
+    match work.join(path).symlink_metadata() {
+        Ok(facts) if facts.is_dir() => Beneath::Folder,
+        Ok(facts) if facts.is_file() || facts.is_symlink() => Beneath::File,
+        // Nor is a pipe, a socket or a device anything that git could keep.
+        Ok(_) | Err(_) => Beneath::Nothing,
     }
 }
 

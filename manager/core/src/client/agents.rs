@@ -25,12 +25,19 @@ pub(crate) fn refused_to_destroy(report: Option<&Report>) -> WireError {
     if !holds.is_empty() {
         message = format!("{message}: {}", holds.join(", "));
     }
-    let (state, remedy) = if report.is_some_and(|report| report.end.is_none()) {
-        ("it goes on as it was", "phalanx exec or attach to save that elsewhere; phalanx destroy --discard")
-    } else {
-        ("it is stopped and otherwise as it was", "phalanx start goes on with it; phalanx destroy --discard")
+    let (state, remedy) = match report {
+        Some(report) if report.end.is_none() => {
+            ("it goes on as it was", format!("save that elsewhere: phalanx attach {}", report.agent))
+        }
+        Some(report) if report.spec.role == Role::Own => (
+            "it is stopped and otherwise as it was",
+            format!("phalanx start {} goes on with it", report.agent),
+        ),
+        Some(report) => ("it stays as it is", format!("look: phalanx show {}", report.agent)),
+        None => ("it stays as it is", String::from("phalanx ls -a")),
     };
-    WireError::new(ErrorCode::Conflict, format!("{message}; {state}")).hint(remedy)
+    WireError::new(ErrorCode::Conflict, format!("{message}; {state}"))
+        .hint(format!("{remedy}; lose that work: phalanx destroy --discard"))
 }
 
 impl Core {

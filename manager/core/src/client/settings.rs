@@ -62,8 +62,12 @@ impl Core {
     fn change_agent(&mut self, now: Timestamp, id: AgentId, change: &Change) -> Result<String, WireError> {
         self.adopt(id);
         let is_wanted_gone = self.fleet.desired(id).is_none_or(|d| d.wanted == Wanted::Destroyed);
-        if is_wanted_gone || self.fleet.standing(id) == Standing::Gone {
+        if self.fleet.standing(id) == Standing::Gone {
             return Err(conflict("it is destroyed"));
+        }
+        if is_wanted_gone {
+            let message = "its host is asked to destroy it, and has not said whether it does";
+            return Err(WireError::new(ErrorCode::Unavailable, message).hint("try again, or see phalanx why"));
         }
         self.forget_refused_limits(id);
         match change {

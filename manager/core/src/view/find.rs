@@ -66,6 +66,13 @@ impl Core {
     pub fn find_agent_of(&self, target: &str) -> Result<AgentId, WireError> {
         self.find_agent(target).or_else(|error| match self.last_attempt(target) {
             Some(last) if error.code == ErrorCode::NotFound => Ok(last.agent),
+            None if error.code == ErrorCode::NotFound => {
+                let message = match self.find_task(target) {
+                    Ok(_) => format!("task {target:?} has had no agent yet"),
+                    Err(_) => format!("no agent or task {target:?}"),
+                };
+                Err(WireError::new(ErrorCode::NotFound, message).hint("phalanx ls -a; phalanx tasks RUN"))
+            }
             Some(_) | None => Err(error),
         })
     }

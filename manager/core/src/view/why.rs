@@ -202,7 +202,17 @@ impl Core {
     }
 }
 
+/// The log of what went wrong last, and how it is done again.
+fn look_and_retry(view: &TaskView) -> String {
+    let again = format!("phalanx retry {} {}", view.run, view.id);
+    let Some(last) = view.attempts.last() else { return again };
+    let failed = last.verification.as_ref().filter(|check| check.passed == Some(false));
+    let log = failed.map_or(last.agent, |check| check.agent);
+    format!("phalanx logs {log}; then: {again}")
+}
+
 fn task_reason(now: Timestamp, view: &TaskView) -> Reason {
+    let failed;
     let (why, remedy) = match (view.state, &view.waiting) {
         (TaskState::Queued, Some(waiting)) => {
             let (words, remedy) = waiting_words(waiting);
@@ -211,7 +221,8 @@ fn task_reason(now: Timestamp, view: &TaskView) -> Reason {
             (format!("{words}{after}"), remedy)
         }
         (TaskState::Failed | TaskState::Cancelled | TaskState::Rejected, _) => {
-            (view.reason.clone(), "phalanx retry")
+            failed = look_and_retry(view);
+            (view.reason.clone(), failed.as_str())
         }
         (TaskState::Review, _) => {
             (view.reason.clone(), "phalanx diff, then phalanx accept or phalanx reject --comment TEXT")

@@ -57,9 +57,12 @@ pub fn run(context: &Context, args: &Show) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// What is wanted and not so, with the host's reason where it gave one.
-fn unmet(view: &AgentView) -> String {
-    let said = view.unmet.iter().map(|unmet| match unmet.why.as_str() {
+/// What is wanted and not so, with the host's reason where it gave one; limits that were refused are not wanted any more.
+fn unmet(view: &AgentView, refused: bool) -> String {
+    let limits = view.report.as_ref().map(|report| &report.spec.limits);
+    let is_refused = |what: &str| what == "limits" && limits == Some(&view.spec.limits);
+    let said = view.unmet.iter().filter(|unmet| is_refused(&unmet.what) == refused);
+    let said = said.map(|unmet| match unmet.why.as_str() {
         "" => format!("{} (under way)", unmet.what),
         why => format!("{} ({why})", unmet.what),
     });
@@ -102,7 +105,8 @@ fn describe(row: &AgentRow) -> String {
                 .unwrap_or_default(),
         ),
         ("wanted", view.wanted.clone()),
-        ("not in force", unmet(view)),
+        ("not in force", unmet(view, false)),
+        ("refused", unmet(view, true)),
         ("host", format!("{} in {} ({})", view.host, view.region, view.reachability)),
         ("known as of", format!("{} ({} ago)", date(view.as_of), age(now, view.as_of))),
         ("created", format!("{} ({} ago)", date(view.created_at), age(now, view.created_at))),
@@ -145,10 +149,16 @@ fn describe(row: &AgentRow) -> String {
         ("commit", text(collected.and_then(|c| c.commit.as_ref()))),
         ("kept as", text(collected.and_then(|c| c.result_ref.as_ref()))),
         ("uncommitted", aside(collected)),
+        ("left out", collected.map(|c| c.left_out.join(", ")).unwrap_or_default()),
         ("holds", joined(report.map(|report| &report.holds))),
         (
             "transcript",
-            report.and_then(|r| r.transcript.as_ref()).map(|t| human_size(t.bytes)).unwrap_or_default(),
+            // Of a live one the report does not count along.
+            report
+                .filter(|_| row.end().is_some())
+                .and_then(|report| report.transcript.as_ref())
+                .map(|transcript| human_size(transcript.bytes))
+                .unwrap_or_default(),
         ),
         ("messages", waiting(view)),
         (

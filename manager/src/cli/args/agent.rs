@@ -85,14 +85,14 @@ pub struct Targets {
 
 #[derive(Args, Debug)]
 pub struct Show {
-    /// Agents, or a run's name or id
-    #[arg(required = true, value_name = "AGENT|RUN")]
+    /// Agents, tasks (their last agents), or a run's name or id
+    #[arg(required = true, value_name = "AGENT|TASK|RUN")]
     pub targets: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Attach {
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT|TASK")]
     pub target: String,
     /// Only look: nothing that is typed reaches it, and its size stays that of the others
     #[arg(short, long)]
@@ -101,7 +101,7 @@ pub struct Attach {
 
 #[derive(Args, Debug)]
 pub struct Exec {
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT|TASK")]
     pub target: String,
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]

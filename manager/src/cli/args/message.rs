@@ -8,7 +8,7 @@ use super::agent::pair;
 
 #[derive(Args, Debug)]
 pub struct Send {
-    /// The agent (NAME, NAME@HOST or an id; none with -l), then the text; a text that begins with '-' after --
+    /// The agent (NAME, NAME@HOST, TASK, RUN/TASK or an id; none with -l), then the text; a text that begins with '-' after --
     ///
     /// Words are joined by spaces; '-' alone reads standard input. The last line end of a file or of standard input is
     /// taken for the Enter.

@@ -4,7 +4,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub struct Capture {
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT|TASK")]
     pub target: String,
     /// Also so many lines above the screen
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -182,7 +182,7 @@ impl Listed for UseRow {
     fn cells(&self, wide: bool) -> Vec<String> {
         let part = |bytes: u64| if bytes > 0 { human_size(bytes) } else { String::new() };
         let name = match self.unnamed {
-            Some(bytes) if bytes > 0 => format!("{} ({} unnamed)", self.name, human_size(bytes)),
+            Some(bytes) if bytes > 0 => format!("{} ({} of it unnamed)", self.name, human_size(bytes)),
             Some(_) | None => self.name.clone(),
         };
         let mut cells = vec![

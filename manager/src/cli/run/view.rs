@@ -198,12 +198,15 @@ impl Listed for TaskRow {
         let collected = self.last().and_then(|attempt| attempt.collected.as_ref());
         // With `commit: auto` it is the recorded commit itself.
         let left = collected.is_some_and(|c| c.uncommitted.is_some() && c.uncommitted != c.commit);
-        let flag = match (view.unverified, left) {
-            (true, true) => " (unverified, left uncommitted work)",
-            (true, false) => " (unverified)",
-            (false, true) => " (left uncommitted work)",
-            (false, false) => "",
-        };
+        let inner = collected.map(|c| c.left_out.join(", ")).unwrap_or_default();
+        let flags = [
+            (view.unverified, "unverified".to_owned()),
+            (left, "left uncommitted work".to_owned()),
+            (!inner.is_empty(), format!("without the repository in {inner}")),
+        ];
+        let flags: Vec<String> =
+            flags.into_iter().filter(|(is_so, _)| *is_so).map(|(_, flag)| flag).collect();
+        let flag = if flags.is_empty() { String::new() } else { format!(" ({})", flags.join(", ")) };
         let mut cells = vec![
             view.spec.name.to_string(),
             format!("{}{flag}", view.state),

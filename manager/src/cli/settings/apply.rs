@@ -58,7 +58,7 @@ fn settle(client: &mut Client, wish: &Wish, outcomes: &mut [Outcome]) -> Result<
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.error.is_none()) {
         let Some(id) = outcome.agent else { continue };
         outcome.error = match waited.views.iter().find(|view| view.id == id) {
-            Some(view) if is_met(view, wish.until) => None,
+            Some(view) if is_met(view, wish.until) || is_all_but_refused_limits(wish, view) => None,
             Some(view) => Some(not_in_force(wish.verb, view)),
             None if waited.timed_out => Some(late(client, wish.verb, &id.to_string())),
             // The stream ended without a word of it: it is gone.
@@ -66,6 +66,18 @@ fn settle(client: &mut Client, wish: &Wish, outcomes: &mut [Outcome]) -> Result<
         };
     }
     Ok(())
+}
+
+/// Limits that were refused before are told until the next change; they are no part of this one.
+fn is_all_but_refused_limits(wish: &Wish, view: &AgentView) -> bool {
+    wish.until == Until::Applied
+        && wish.verb != "limit"
+        && has_wanted_limits(view)
+        && view.unmet.iter().all(|unmet| unmet.what == "limits")
+}
+
+fn has_wanted_limits(view: &AgentView) -> bool {
+    view.report.as_ref().is_some_and(|report| report.spec.limits == view.spec.limits)
 }
 
 fn not_in_force(verb: &str, view: &AgentView) -> WireError {
@@ -76,8 +88,7 @@ fn not_in_force(verb: &str, view: &AgentView) -> WireError {
     let why: Vec<&str> =
         view.unmet.iter().map(|unmet| unmet.why.as_str()).filter(|why| !why.is_empty()).collect();
     let why = if why.is_empty() { view.phase.as_str().to_owned() } else { why.join("; ") };
-    let limits_in_force = view.report.as_ref().map(|report| &report.spec.limits);
-    if verb == "limit" && limits_in_force == Some(&view.spec.limits) {
+    if verb == "limit" && has_wanted_limits(view) {
         return WireError::new(ErrorCode::Conflict, format!("refused, and its limits are as before: {why}"))
             .hint("give another limit");
     }

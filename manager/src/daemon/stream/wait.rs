@@ -77,9 +77,7 @@ fn is_settled(Found { view, gone }: &Found, until: Until) -> bool {
         }
         Until::Ended => over,
         Until::Destroyed => *gone,
-        Until::Applied => {
-            *gone || view.unmet.is_empty() || view.unmet.iter().any(|unmet| !unmet.why.is_empty())
-        }
+        Until::Applied => *gone || view.unmet.iter().all(|unmet| !unmet.why.is_empty()),
     }
 }
 

@@ -121,6 +121,7 @@ pub(crate) fn collected() -> Collected {
         result_ref: Some(text("refs/phalanx/r/t/2")),
         uncommitted: Some("3".repeat(40)),
         uncommitted_ref: None,
+        left_out: Vec::new(),
         branch_drift: Some(text("main")),
         files: 3,
         insertions: 120,
@@ -236,6 +237,8 @@ pub(crate) fn all() -> Vec<Sample> {
     let chunk =
         Chunk { epoch: "e".repeat(32), offset: 1 << 33, bytes: b"\x1b[1mhi\xff\r\n".to_vec(), last: true };
     let more = Chunk { epoch: "e".repeat(32), offset: 0, bytes: b"x".to_vec(), last: false };
+    let left_out = vec![String::from("inner/")];
+    let inner = Report { collected: Some(Collected { left_out, ..Collected::default() }), ..least_report() };
     let destroyed = Report { life: Life::Destroyed, ..least_report() };
     vec![
         Sample::of("agent-spec", spec()),
@@ -248,6 +251,7 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("end", end()),
         Sample::of("environment", environment()),
         Sample::of("report", report()),
+        Sample::of("report-inner", inner),
         Sample::of("report-least", least_report()),
         Sample::of("report-destroyed", destroyed),
         Sample::of("chunk", chunk),

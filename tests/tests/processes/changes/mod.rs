@@ -190,7 +190,7 @@ fn limits_change_while_it_runs_and_those_that_would_end_it_are_refused() {
     said(&install, &["limit", "demo", "--memory", "8M", "--no-wait"], 0, &[]);
     let shown = || install.run(&["show", "demo"]).succeeded().text();
     wait::until(wait::LIMIT, "the refusal is told", shown, |shown| {
-        shown.contains("not in force") && shown.contains("it holds")
+        shown.contains("refused:") && shown.contains("it holds")
     });
     for verb in ["stop", "start"] {
         install.run(&[verb, "demo"]).succeeded();
@@ -202,7 +202,10 @@ fn limits_change_while_it_runs_and_those_that_would_end_it_are_refused() {
     said(&install, &["limit", "demo", "--memory", "8M"], 5, &["refused", "limits are as before", "memory"]);
     said(&install, &["label", "demo", "after=refusal"], 0, &["labelled"]);
     let shown = install.run(&["show", "demo"]).succeeded().text();
-    assert!(shown.contains("512M") && !shown.contains("not in force"), "{shown}");
+    assert!(
+        shown.contains("512M") && !shown.contains("not in force") && !shown.contains("refused:"),
+        "{shown}"
+    );
     assert_eq!(install.agent("demo").report().spec.limits.memory_bytes, Some(512 << 20));
     said(&install, &["limit", "demo", "--memory", "none", "--cpu", "none"], 0, &[]);
     let enforced = install.agent("demo").report().enforced.clone();

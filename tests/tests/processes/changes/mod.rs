@@ -186,6 +186,7 @@ fn limits_change_while_it_runs_and_those_that_would_end_it_are_refused() {
     let report = install.agent("demo").report().clone();
     assert_eq!(report.spec.limits.memory_bytes, Some(512 << 20), "what is shown is in force");
     assert!(report.enforced.iter().any(|limit| limit.contains("536870912")));
+    said(&install, &["limit", "demo", "--pids", "1"], 5, &["refused", "processes"]);
     // Nor does it come into force later, unasked, whoever waited for the answer, or get in the way of another change.
     said(&install, &["limit", "demo", "--memory", "8M", "--no-wait"], 0, &[]);
     let shown = || install.run(&["show", "demo"]).succeeded().text();

@@ -135,18 +135,22 @@ fn refs_go_once_their_work_is_in_a_branch_also_when_it_was_squashed() {
     let install = Install::start();
     let repo = install.repo("repo");
     let path = phalanx_tests::programs::text(&repo.path);
-    for name in ["open", "squashed"] {
-        let script =
-            format!("echo one > {name}; git add .; git commit -qm 1; echo two >> {name}; git commit -qam 2");
+    for name in ["open", "squashed", "spaced"] {
+        let script = format!(
+            "echo one > {name}; git add .; git commit -qm 1; printf '\\ttwo\\n' >> {name}; git commit -qam 2"
+        );
         install.run(&["create", name, "--repo", &path, "--", "sh", "-c", &script]).succeeded();
         end(&install, name);
         install.run(&["destroy", name]).succeeded();
     }
     let refs = || repo.git(&["for-each-ref", "--format=%(refname)", "refs/phalanx/adhoc"]);
-    assert_eq!(refs().lines().count(), 2, "{}", refs());
+    assert_eq!(refs().lines().count(), 3, "{}", refs());
     // As a person merges with a squash: another commit, on a branch that went on.
     repo.write("other", "x");
     commit(&repo, "other");
+    // Other work, though it differs in white space only.
+    repo.write("spaced", "one\n    two\n");
+    commit(&repo, "spaced");
     let squashed = refs().lines().find(|line| line.contains("squashed")).unwrap().to_owned();
     repo.git(&["merge", "--squash", &squashed]);
     repo.git(&["commit", "-qm", "squashed"]);
@@ -158,7 +162,7 @@ fn refs_go_once_their_work_is_in_a_branch_also_when_it_was_squashed() {
         pair(&squashed, "gone")
     );
     let left = refs();
-    assert!(left.contains("open") && !left.contains("squashed"), "{left}");
+    assert!(left.contains("open") && left.contains("spaced") && !left.contains("squashed"), "{left}");
 }
 
 #[test]

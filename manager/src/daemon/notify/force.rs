@@ -21,6 +21,8 @@ pub(super) struct Force {
     pub hooks: Vec<Hook>,
     /// What is wrong with the settings as they are now, while those of before are in force; else empty.
     pub wrong: String,
+    /// The settings were right once since this manager began. Until then nobody knows which hooks there are.
+    pub is_read: bool,
 }
 
 impl Force {
@@ -59,6 +61,12 @@ impl Stamp {
         let changed = Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
         changed.saturating_add(YOUNG) >= now
     }
+
+    /// Emptied, and not written yet: as an editor does it that writes over the file. What is read now would take out
+    /// every hook, and with it how far each has come.
+    fn is_being_written(&self, now: Duration) -> bool {
+        self.bytes == 0 && self.is_young(now)
+    }
 }
 
 /// Reads the settings of daemons when they may have changed.
@@ -74,12 +82,16 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// `None`: they are as they were at the last look.
+    /// `None`: they are as they were at the last look, or a file is just being written.
     pub(super) fn look(&mut self) -> Option<Result<Vec<Hook>, Wrong>> {
         // Before the files are read: a change in the middle is seen by the next look.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stamps: Vec<_> = self.files.all().map(|(_, path)| Stamp::of(path)).collect();
         if self.seen.as_ref() == Some(&stamps) {
+            return None;
+        }
+        if stamps.iter().flatten().any(|stamp| stamp.is_being_written(now)) {
+            self.seen = None;
             return None;
         }
         let is_young = stamps.iter().flatten().any(|stamp| stamp.is_young(now));
@@ -111,6 +123,14 @@ mod tests {
         let stamp = Stamp::of(&user).unwrap();
         let written = Duration::from_secs(u64::try_from(stamp.changed.0).unwrap());
         assert!(stamp.is_young(written) && !stamp.is_young(written + YOUNG + YOUNG));
+        // Emptied to be written over: nobody took the hooks out.
+        std::fs::write(&user, "").unwrap();
+        assert_eq!(count(reader.look()), None);
+        let empty = Stamp::of(&user).unwrap();
+        assert!(empty.is_being_written(written) && !empty.is_being_written(written + YOUNG * 3));
+        std::fs::write(&user, hook("c")).unwrap();
+        assert_eq!(count(reader.look()), Some(1));
+        let stamp = Stamp::of(&user).unwrap();
         // Once it is old, its stamp is enough.
         reader.seen = Some(vec![Err(io::ErrorKind::NotFound), Ok(stamp)]);
         assert_eq!(count(reader.look()), None);

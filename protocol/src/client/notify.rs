@@ -36,7 +36,8 @@ pub struct Told {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HooksView {
     pub hooks: Vec<HookView>,
-    /// What is wrong with the settings as they are now, while those of before are in force; else empty.
+    /// What is wrong with the settings as they are now, while those of before are in force (none, where there are no
+    /// hooks of before: nobody is notified then); else empty.
     #[serde(default)]
     pub wrong: String,
     /// What runs that go on ask for and is not there any more.

@@ -9,7 +9,7 @@ use manager::cli::client::Client;
 use phalanx_tests::install::Install;
 use phalanx_tests::programs::fake_agent;
 use phalanx_tests::wait;
-use protocol::api::{Request, SubmitRun};
+use protocol::api::{Reply, Request, SubmitRun};
 use protocol::ids::RequestKey;
 use protocol::notify::Told;
 use protocol::task::SubmitTask;
@@ -217,6 +217,18 @@ fn tasks(install: &Install, name: &str, notify: &str) -> String {
     install.file(&format!("{name}.yaml"), format!("name: {name}\n{notify}\n{tasks}"))
 }
 
+/// A run that asks for a hook, as a client brings it that does not look at the hooks first.
+fn submit(key: &str, to: &Told) -> Request {
+    let spec = serde_json::from_value(serde_json::json!({
+        "name": "t", "program": ["true"], "grace_ms": 1_000, "accept": "exit", "commit": "agent",
+    }));
+    Request::SubmitRun(Box::new(SubmitRun {
+        key: RequestKey(key.to_owned()),
+        run: serde_json::from_value(serde_json::json!({"name": "x", "notify": [to]})).unwrap(),
+        tasks: vec![SubmitTask { spec: spec.unwrap(), environment: Default::default() }],
+    }))
+}
+
 fn hooks(install: &Install) -> Value {
     serde_json::from_slice(&install.run(&["notify", "ls", "-o", "json"]).succeeded().stdout).unwrap()
 }
@@ -281,16 +293,6 @@ fn a_hook_that_is_not_there_is_refused_before_anything_starts_and_by_the_manager
     assert_eq!(runs(), "");
     // Who asks the manager without asking for its hooks first.
     let told = Told { to: "nobody".parse().unwrap(), on: Vec::new() };
-    let submit = |key: &str, to: &Told| {
-        let spec = serde_json::from_value(serde_json::json!({
-            "name": "t", "program": ["true"], "grace_ms": 1_000, "accept": "exit", "commit": "agent",
-        }));
-        Request::SubmitRun(Box::new(SubmitRun {
-            key: RequestKey(key.to_owned()),
-            run: serde_json::from_value(serde_json::json!({"name": "x", "notify": [to]})).unwrap(),
-            tasks: vec![SubmitTask { spec: spec.unwrap(), environment: Default::default() }],
-        }))
-    };
     let mut client = Client::open(&install.layout().manager_socket()).unwrap();
     let refused = client.ask(&submit("k-1", &told)).unwrap_err();
     let said = refused.rendered(false).unwrap();
@@ -382,4 +384,63 @@ fn settings_that_change_count_from_the_next_notice_and_wrong_ones_change_nothing
         heard == &["failed first", "run-end first", "run-end second", "run-end third", "run-end fourth"]
     });
     assert_eq!((two().len(), zero().len()), (2, 2));
+}
+
+#[test]
+fn what_happens_while_the_settings_are_wrong_over_a_killed_manager_is_told_once_they_are_right() {
+    let install = Install::new();
+    let right = named(&install, "all", "");
+    settings(&install, &right);
+    install.run(&["up"]).succeeded();
+    install.run(&["run", &tasks(&install, "one", "")]).ended_with(7);
+    let all = || heard(&install, "all");
+    wait::until(wait::LIMIT, "the hook is told", all, |heard| heard.len() >= 2);
+    let delivered = || hooks(&install)["items"][0]["delivered"].clone();
+    wait::until(wait::LIMIT, "it is written down", delivered, |count| *count == 2);
+    let gate = install.text_path("gate");
+    let waiting = install.file(
+        "two.yaml",
+        format!("name: two\nnotify: [all]\ntasks:\n  - {{name: a, command: 'until test -e {gate}; do sleep 0.1; done; exit 3'}}\n"),
+    );
+    install.run(&["run", &waiting, "--detach"]).succeeded();
+    settings(&install, &format!("{right}garbage = \n"));
+    install.kill("manager");
+    install.settled();
+    // Who cannot read the settings begins nothing new, nor does the manager for whom it cannot know. What goes on fails.
+    let ran = install.run(&["run", &tasks(&install, "refused", "")]).ended_with(2);
+    assert!(ran.stderr.contains("the settings are wrong; nothing was done"), "{}", ran.stderr);
+    let mut client = Client::open(&install.layout().manager_socket()).unwrap();
+    let refused =
+        client.ask(&submit("k-1", &Told { to: "all".parse().unwrap(), on: Vec::new() })).unwrap_err();
+    let said = refused.rendered(false).unwrap();
+    assert!(said.contains("which hooks there are is not known") && refused.exit_code() == 2, "{said}");
+    install.file("gate", "");
+    let runs = || match client.ask(&Request::ListRuns).unwrap() {
+        Reply::Runs(runs) => runs,
+        other => panic!("{other:?}"),
+    };
+    wait::until(wait::LIMIT, "the run fails", runs, |runs| {
+        runs.iter().any(|run| run.spec.name.as_str() == "two" && run.ended_at.is_some())
+    });
+    let says_nobody = || {
+        let ran = install.run(&["notify", "ls"]).succeeded();
+        let said = "the settings are wrong; nobody is notified until they are mended";
+        assert!(ran.stderr.contains(said) && ran.stderr.contains("config.toml:"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("there any more"), "{}", ran.stderr);
+        let document = hooks(&install);
+        assert_eq!(
+            (&document["items"], &document["missing"]),
+            (&Value::from([0_u8; 0]), &Value::from([0_u8; 0]))
+        );
+        assert!(document["wrong"].is_string(), "{document:#}");
+    };
+    says_nobody();
+    settings(&install, &right);
+    install.run(&["run", &tasks(&install, "three", "")]).ended_with(7);
+    let told = ["failed one", "run-end one", "failed two", "run-end two", "failed three", "run-end three"];
+    wait::until(wait::LIMIT, "all is told", all, |heard| heard == &told);
+    // The same of a manager that does not run.
+    settings(&install, &format!("{right}garbage = \n"));
+    install.run(&["down"]).succeeded();
+    says_nobody();
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::error::ErrorCode;
 use protocol::ids::Name;
+use protocol::notify::HooksView;
 use protocol::task::TaskSpec;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -97,7 +98,11 @@ pub(super) fn check_hooks(context: &Context, args: &Run, plan: &Plan) -> Result<
     if plan.notify.is_empty() {
         return Ok(());
     }
-    let hooks = in_force(context)?.hooks;
+    let HooksView { hooks, wrong, .. } = in_force(context)?;
+    if hooks.is_empty() && !wrong.is_empty() {
+        let message = format!("the run asks for hooks and the settings are wrong; nothing was sent\n{wrong}");
+        return Err(Failure::new(ErrorCode::Invalid, message).hint("phalanx config edit"));
+    }
     let names: Vec<&str> = hooks.iter().filter_map(|hook| Some(hook.name.as_ref()?.as_str())).collect();
     let (mut problems, mut lines) = (Collector::default(), Vec::new());
     for asked in plan.notify.iter().filter(|asked| !names.contains(&asked.told.to.as_str())) {

@@ -39,8 +39,13 @@ fn settings() -> Result<Settings, Failure> {
 }
 
 const EMPTY: &str = "No hooks. Write [[notify]] into your settings: phalanx config edit";
+/// A manager that began with settings that are wrong knows no hooks; it keeps how far each has come.
+const NOBODY: &str = "warning: the settings are wrong; nobody is notified until they are mended, what hooks that worked \
+    before were to be told follows then (mend them: phalanx config edit)";
+const AS_BEFORE: &str =
+    "warning: the settings are wrong; the hooks of before are in force (mend them: phalanx config edit)";
 
-/// Those that the manager has; where it does not run, those that it would have.
+/// Those that the manager has; where it does not run, those that it would have: none, while the settings are wrong.
 pub fn in_force(context: &Context) -> Result<HooksView, Failure> {
     if let Some(client) = context.running() {
         return match client?.ask(&Request::Hooks)? {
@@ -49,7 +54,10 @@ pub fn in_force(context: &Context) -> Result<HooksView, Failure> {
         };
     }
     let folder = ledger::folder(&context.layout);
-    let settings = settings()?;
+    let settings = match Settings::of_daemons() {
+        Ok(settings) => settings,
+        Err(wrong) => return Ok(HooksView { wrong: wrong.to_string(), ..HooksView::default() }),
+    };
     let hooks = settings.hooks().iter().map(|hook| {
         let ledger = ledger::read(&folder, &hook.id()).map_err(|error| {
             Failure::new(ErrorCode::Failed, format!("how {hook} has done cannot be read: {error}"))
@@ -146,7 +154,8 @@ pub struct HooksDocument<'a> {
     kind: Cow<'static, str>,
     as_of: Timestamp,
     items: Vec<HookDocument<'a>>,
-    /// What is wrong with the settings as they are now, while the hooks of before are in force.
+    /// What is wrong with the settings as they are now, while the hooks of before are in force; where there are none,
+    /// nobody is notified.
     wrong: Option<&'a str>,
     /// What runs that go on ask for and is not in the settings any more.
     missing: Vec<MissingDocument<'a>>,
@@ -163,9 +172,7 @@ fn show(context: &Context) -> Result<u8, Failure> {
     let HooksView { hooks, wrong, missing } = in_force(context)?;
     let now = now();
     if !wrong.is_empty() {
-        say(
-            "warning: the settings are wrong; the hooks of before are in force (mend them: phalanx config edit)",
-        );
+        say(if hooks.is_empty() { NOBODY } else { AS_BEFORE });
         wrong.lines().for_each(|line| say(&safe_line(line)));
     }
     for MissingHook { hook, run_name, .. } in &missing {
@@ -173,6 +180,8 @@ fn show(context: &Context) -> Result<u8, Failure> {
             "warning: run {run_name} asks for the hook {hook:?}, which is not there any more"
         )));
     }
+    // Which there are is not known while they cannot be read.
+    let empty = if wrong.is_empty() { EMPTY } else { "No hooks in force." };
     let rows: Vec<HookRow> = hooks.into_iter().map(|view| HookRow { view, now }).collect();
     let mut out = Stdout::default();
     if context.format == OutputFormat::Json {
@@ -191,11 +200,7 @@ fn show(context: &Context) -> Result<u8, Failure> {
         let text = serde_json::to_string_pretty(&value(&document)).unwrap_or_default();
         out.line(&safe_json(&text))?;
     } else {
-        list(
-            &mut out,
-            &context.format,
-            &Listing { items: &rows, as_of: Some(now), note: None, empty: EMPTY },
-        )?;
+        list(&mut out, &context.format, &Listing { items: &rows, as_of: Some(now), note: None, empty })?;
     }
     out.done()?;
     Ok(exit::OK)

@@ -86,7 +86,6 @@ pub fn new(around: Surroundings) -> (Keeper, Hooks) {
         tellers: JoinSet::new(),
         serving: BTreeMap::new(),
         spotted: 1,
-        is_read: false,
     };
     (keeper, hooks)
 }
@@ -103,8 +102,6 @@ pub struct Keeper {
     serving: BTreeMap<Id, String>,
     /// Place of the first fact before which the settings were not looked at: new hooks begin there.
     spotted: u64,
-    /// The settings were right once.
-    is_read: bool,
 }
 
 impl Keeper {
@@ -162,10 +159,10 @@ impl Keeper {
         match found {
             None => {}
             Some(Ok(hooks)) => {
-                let is_new = self.force.borrow().hooks != hooks;
-                self.force.send_replace(Arc::new(Force { hooks, wrong: String::new() }));
-                if !self.is_read {
-                    self.is_read = true;
+                let before = Arc::clone(&self.force.borrow());
+                let is_new = before.hooks != hooks;
+                self.force.send_replace(Arc::new(Force { hooks, wrong: String::new(), is_read: true }));
+                if !before.is_read {
                     let ids = self.force.borrow().hooks.iter().map(|hook| hook.id()).collect();
                     self.forget_others(ids).await;
                 }
@@ -178,13 +175,22 @@ impl Keeper {
                 let before = Arc::clone(&self.force.borrow());
                 let wrong = wrong.to_string();
                 if before.wrong != wrong {
-                    let hooks = before.hooks.len();
-                    tracing::error!(
-                        wrong,
-                        hooks,
-                        "the settings are wrong: the hooks of before stay in force"
-                    );
-                    self.force.send_replace(Arc::new(Force { hooks: before.hooks.clone(), wrong }));
+                    let (hooks, is_read) = (before.hooks.clone(), before.is_read);
+                    if is_read {
+                        let hooks = hooks.len();
+                        tracing::error!(
+                            wrong,
+                            hooks,
+                            "the settings are wrong: the hooks of before stay in force"
+                        );
+                    } else {
+                        // The ledgers are kept: each hook goes on where it was.
+                        tracing::error!(
+                            wrong,
+                            "the settings are wrong: nobody is notified until they are mended"
+                        );
+                    }
+                    self.force.send_replace(Arc::new(Force { hooks, wrong, is_read }));
                 }
             }
         }

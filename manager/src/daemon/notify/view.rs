@@ -38,6 +38,8 @@ pub fn view(hook: &Hook, ledger: Option<Ledger>) -> HookView {
 impl Hooks {
     async fn looked(&self) -> Result<std::sync::Arc<Force>, WireError> {
         let force = tokio::time::timeout(LOOK, self.look(None)).await.ok().flatten();
+        // Neither right nor wrong: a file is just being written.
+        let force = force.filter(|force| force.is_read || !force.wrong.is_empty());
         force.ok_or_else(|| {
             WireError::new(ErrorCode::Unavailable, "the hooks of the settings could not be looked at in time")
                 .hint("ask again in a moment")
@@ -55,8 +57,13 @@ impl Hooks {
             })?;
             hooks.push(view(hook, ledger));
         }
-        let names = force.names();
-        let missing = self.hosts.driver.glance(move |glance| missing(glance, &names)).await?;
+        // Which hooks there are is unknown until the settings were right once: none of them is missing.
+        let missing = if force.is_read {
+            let names = force.names();
+            self.hosts.driver.glance(move |glance| missing(glance, &names)).await?
+        } else {
+            Vec::new()
+        };
         Ok(HooksView { hooks, wrong: force.wrong.clone(), missing })
     }
 
@@ -72,7 +79,16 @@ impl Hooks {
         if self.hosts.driver.glance(move |glance| glance.core.has_answered(&key)).await? {
             return Ok(());
         }
-        let names = self.looked().await?.names();
+        let force = self.looked().await?;
+        if !force.is_read {
+            let name = &submit.run.name;
+            let message = format!(
+                "run {name:?}: notify: the settings are wrong, so which hooks there are is not known: {}",
+                force.wrong
+            );
+            return Err(WireError::new(ErrorCode::Invalid, message).hint("phalanx config edit"));
+        }
+        let names = force.names();
         let known = || names.iter().map(|name| name.as_str());
         let wrong: Vec<String> = submit
             .run

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use protocol::agent::{AgentSpec, Blob};
 use protocol::house::Holding;
-use protocol::ids::{AgentId, RequestKey};
+use protocol::ids::AgentId;
 use protocol::time::Timestamp;
 
 use crate::Core;
@@ -59,12 +59,6 @@ impl Core {
     fn is_spent(&self, id: AgentId) -> bool {
         let is_wanted = self.fleet.desired(id).is_some_and(|desired| desired.wanted != Wanted::Destroyed);
         !is_wanted && self.fleet.standing(id) == Standing::Gone
-    }
-
-    /// Whether a request of this key was answered, or is being: then it names nothing anew.
-    #[must_use]
-    pub fn knows_request(&self, key: &RequestKey) -> bool {
-        self.requests.find(key).is_some()
     }
 }
 

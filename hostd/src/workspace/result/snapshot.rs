@@ -2,6 +2,7 @@
 //! of a git folder and an index of ours. The agent's HEAD, index and files stay as they are; no
 //! hook, filter or identity of the agent's is used.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::super::blocking;
@@ -125,39 +126,8 @@ impl View {
             self.index_of_head(git, folders).await?;
             listed = self.status(git, folders).await?;
         }
-        let mut changes = Changes::default();
-        for entry in listed.split(|&b| b == 0) {
-            let [staged, unstaged, b' ', path @ ..] = entry else { continue };
-            if *staged == b'!' {
-                continue;
-            }
-            if path.ends_with(b"/") {
-                changes.not_saved.push(String::from_utf8_lossy(path).into_owned());
-                continue;
-            }
-            changes.files += 1;
-            changes.untracked += u64::from(*staged == b'?');
-            let conflicted = [staged, unstaged].contains(&&b'U')
-                || matches!((staged, unstaged), (b'A', b'A') | (b'D', b'D'));
-            if !conflicted && *unstaged == b' ' {
-                continue;
-            }
-            let place = match beneath(&folders.work, path) {
-                Beneath::File => &mut changes.to_add,
-                // Of a submodule its commit; in the place of a file what is in the folder is listed by itself.
-                Beneath::Folder if *unstaged != b'D' => &mut changes.to_add,
-                Beneath::Folder | Beneath::Nothing => &mut changes.to_remove,
-            };
-            place.extend(path);
-            place.push(0);
-        }
-        let ignored = listed.split(|&b| b == 0).filter_map(|entry| entry.strip_prefix(b"!! "));
-        let ignored = ignored.map(|path| path.strip_suffix(b"/").unwrap_or(path).to_owned()).collect();
         let (at, is_overlay) = (folders.clone(), self.is_overlay);
-        let look = move || inner::repositories(&at, is_overlay, &ignored);
-        changes.not_saved.extend(blocking("look for repositories inside a workspace", look).await?);
-        changes.not_saved.sort();
-        changes.not_saved.dedup();
+        let changes = blocking("look at changed files", move || sorted(&listed, &at, is_overlay)).await?;
         Ok((changes.files > 0 || !changes.not_saved.is_empty()).then_some(changes))
     }
 
@@ -222,6 +192,41 @@ impl View {
         let call = git.call(OPERATION).git_dir(self.scratch.path());
         object_id(OPERATION, &call.args(["rev-parse", "--verify", "HEAD^{tree}"]).ok().await?)
     }
+}
+
+/// What `status` listed, by what is to be done with it.
+fn sorted(listed: &[u8], folders: &Folders, is_overlay: bool) -> Result<Changes> {
+    let (mut changes, mut ignored) = (Changes::default(), BTreeSet::new());
+    for entry in listed.split(|&b| b == 0) {
+        let [staged, unstaged, b' ', path @ ..] = entry else { continue };
+        if *staged == b'!' {
+            ignored.insert(path.strip_suffix(b"/").unwrap_or(path).to_owned());
+            continue;
+        }
+        if path.ends_with(b"/") {
+            changes.not_saved.push(String::from_utf8_lossy(path).into_owned());
+            continue;
+        }
+        changes.files += 1;
+        changes.untracked += u64::from(*staged == b'?');
+        let conflicted =
+            [staged, unstaged].contains(&&b'U') || matches!((staged, unstaged), (b'A', b'A') | (b'D', b'D'));
+        if !conflicted && *unstaged == b' ' {
+            continue;
+        }
+        let place = match beneath(&folders.work, path) {
+            Beneath::File => &mut changes.to_add,
+            // Of a submodule its commit; in the place of a file what is in the folder is listed by itself.
+            Beneath::Folder if *unstaged != b'D' => &mut changes.to_add,
+            Beneath::Folder | Beneath::Nothing => &mut changes.to_remove,
+        };
+        place.extend(path);
+        place.push(0);
+    }
+    changes.not_saved.extend(inner::repositories(folders, is_overlay, &ignored)?);
+    changes.not_saved.sort();
+    changes.not_saved.dedup();
+    Ok(changes)
 }
 
 enum Beneath {

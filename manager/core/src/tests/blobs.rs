@@ -79,9 +79,9 @@ fn an_agent_names_its_prompt_until_it_is_destroyed() {
     let mut create = super::world::create(world.key(), "own");
     create.spec.prompt = Some(blob("4"));
     let key = create.key.clone();
-    assert!(!world.core.knows_request(&key));
+    assert!(!world.core.has_answered(&key));
     world.ask(Request::CreateAgent(Box::new(create))).unwrap();
-    assert!(world.core.knows_request(&key));
+    assert!(world.core.has_answered(&key));
     assert_eq!(named(&world), names("4"));
     world.stop("own");
     assert_eq!(named(&world), names("4"), "it may be started again");

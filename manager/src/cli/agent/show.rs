@@ -12,7 +12,7 @@ use super::super::output::render::{Listing, list};
 use super::super::output::table::details;
 use super::super::output::when::{age, date, now};
 use super::super::run;
-use super::view::{AgentRow, long_end};
+use super::view::{AgentRow, has_wanted_limits, long_end};
 use crate::runfile::units::{human_duration, human_size};
 
 fn rows(agents: Vec<AgentView>) -> Vec<AgentRow> {
@@ -59,8 +59,7 @@ pub fn run(context: &Context, args: &Show) -> Result<u8, Failure> {
 
 /// What is wanted and not so, with the host's reason where it gave one; limits that were refused are not wanted any more.
 fn unmet(view: &AgentView, refused: bool) -> String {
-    let limits = view.report.as_ref().map(|report| &report.spec.limits);
-    let is_refused = |what: &str| what == "limits" && limits == Some(&view.spec.limits);
+    let is_refused = |what: &str| what == "limits" && has_wanted_limits(view);
     let said = view.unmet.iter().filter(|unmet| is_refused(&unmet.what) == refused);
     let said = said.map(|unmet| match unmet.why.as_str() {
         "" => format!("{} (under way)", unmet.what),

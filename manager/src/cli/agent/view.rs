@@ -26,6 +26,11 @@ impl AgentRow {
     }
 }
 
+/// Whether the limits that are wanted of it are in force; those that its host refused are not wanted any more.
+pub fn has_wanted_limits(view: &AgentView) -> bool {
+    view.report.as_ref().is_some_and(|report| report.spec.limits == view.spec.limits)
+}
+
 /// How it ended, if it has.
 pub fn end(view: &AgentView) -> Option<&End> {
     view.report.as_ref().and_then(|report| report.end.as_ref())

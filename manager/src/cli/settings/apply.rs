@@ -7,7 +7,7 @@ use protocol::error::{ErrorCode, WireError};
 
 use super::super::agent::change::{ask, show};
 use super::super::agent::select::{self, Which};
-use super::super::agent::view::{end, long_end};
+use super::super::agent::view::{end, has_wanted_limits, long_end};
 use super::super::agent::wait::{is_met, wait};
 use super::super::args::agent::{Change, Targets};
 use super::super::client::Client;
@@ -74,10 +74,6 @@ fn is_all_but_refused_limits(wish: &Wish, view: &AgentView) -> bool {
         && wish.verb != "limit"
         && has_wanted_limits(view)
         && view.unmet.iter().all(|unmet| unmet.what == "limits")
-}
-
-fn has_wanted_limits(view: &AgentView) -> bool {
-    view.report.as_ref().is_some_and(|report| report.spec.limits == view.spec.limits)
 }
 
 fn not_in_force(verb: &str, view: &AgentView) -> WireError {

@@ -58,7 +58,7 @@ impl Blobs {
         let open = self.gate.read().await;
         let Some(missing) = self.first_missing(&named).await? else { return Ok(Some(open)) };
         let key = request.key().cloned();
-        let is_known = driver.glance(move |glance| key.is_some_and(|key| glance.core.knows_request(&key)));
+        let is_known = driver.glance(move |glance| key.is_some_and(|key| glance.core.has_answered(&key)));
         if is_known.await? {
             return Ok(Some(open));
         }
@@ -106,7 +106,7 @@ impl Blobs {
     /// When not all could be looked at.
     pub async fn unnamed(&self, driver: &Driver) -> Result<Vec<Holding>, WireError> {
         let _alone = self.gate.write().await;
-        Ok(self.look(driver).await?.into_iter().map(|(_, holding)| holding).collect())
+        Ok(self.look(driver, self.lying().await?).await?.into_iter().map(|(_, holding)| holding).collect())
     }
 
     /// Those of these things that nothing names and that are old enough go; one outcome for each. Gone is done.
@@ -120,7 +120,7 @@ impl Blobs {
         older_ms: u64,
     ) -> Result<Vec<Freed>, WireError> {
         let _alone = self.gate.write().await;
-        let found = self.look(driver).await?;
+        let found = self.look(driver, self.lying().await?).await?;
         let mut outcomes = Vec::new();
         for item in items {
             let freed = match found.iter().find(|(_, holding)| holding.item == item) {
@@ -139,7 +139,12 @@ impl Blobs {
     pub async fn sweep(&self, driver: &Driver, older_ms: u64) -> Result<Swept, WireError> {
         let _alone = self.gate.write().await;
         let now = self.clock.now();
-        let found = self.look(driver).await?;
+        let lying = self.lying().await?;
+        // To mark, all records are read: not where nothing is old enough to go.
+        if lying.iter().all(|thing| thing.at.after_ms(older_ms) > now) {
+            return Ok(Swept::default());
+        }
+        let found = self.look(driver, lying).await?;
         let is_due = |holding: &Holding| holding.kept.is_none() && holding.since.after_ms(older_ms) <= now;
         let mut due = found.iter().filter(|(_, holding)| is_due(holding));
         let mut swept = Swept::default();
@@ -157,8 +162,12 @@ impl Blobs {
         Ok(swept)
     }
 
+    async fn lying(&self) -> Result<Vec<Lying>, WireError> {
+        self.store.blobs().inventory().await.map_err(|error| of_store(&error))
+    }
+
     /// Needs the gate closed.
-    async fn look(&self, driver: &Driver) -> Result<Vec<(Lying, Holding)>, WireError> {
+    async fn look(&self, driver: &Driver, lying: Vec<Lying>) -> Result<Vec<(Lying, Holding)>, WireError> {
         let records = parts::load_records(&self.store).await.map_err(|error| of_store(&error))?;
         let marks = driver.glance(|glance| (glance.core.named_blobs(), glance.core.spent_records()));
         let (known, spent) = marks.await?;
@@ -166,7 +175,6 @@ impl Blobs {
         let unspent = records.iter().filter(|record| !is_spent(record));
         let stored = unspent.filter_map(|record| record.value.as_deref()).flat_map(names_in).collect();
         drop(records);
-        let lying = self.store.blobs().inventory().await.map_err(|error| of_store(&error))?;
         let now = self.clock.now();
         let held = lying.iter().map(|thing| self.holding(thing)).collect();
         let judged = judge(held, &known, &stored, now, self.grace_ms);

@@ -201,7 +201,7 @@ fn adopt<E: Hearing>(driver: &mut Driver<OnMachine, E>, loaded: Loaded) {
         });
     }
     for quarantined in loaded.quarantined {
-        let (folder, error) = (quarantined.folder.display(), crate::chain(&quarantined.error));
+        let (folder, error) = (quarantined.folder.display(), protocol::chain(&quarantined.error));
         tracing::error!(%folder, error, "the record of an agent is unreadable: kept as it is, not acted on");
     }
 }
@@ -215,7 +215,7 @@ async fn open_tmux(config: &HostConfig, cgroups: &Cgroups, shim: &Path) -> Resul
     };
     Tmux::open(settings).await.map_err(|error| {
         tracing::warn!(%error, "agents get no session for people");
-        crate::chain(&error)
+        protocol::chain(&error)
     })
 }
 

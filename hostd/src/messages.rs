@@ -38,7 +38,7 @@ pub async fn forget_text(machine: Handle, record: AgentRecord, message: MessageI
     let agent = record.agent;
     let forgotten = tokio::task::spawn_blocking(move || machine.folders.forget_text(agent, message)).await;
     if let Ok(Err(error)) = forgotten {
-        tracing::warn!(%agent, error = crate::chain(&error), "the text of a decided message is left");
+        tracing::warn!(%agent, error = protocol::chain(&error), "the text of a decided message is left");
     }
 }
 
@@ -54,7 +54,7 @@ async fn request(machine: &Handle, record: &AgentRecord, message: MessageId) -> 
     let bytes = tokio::task::spawn_blocking(move || handle.folders.read_text(agent, message))
         .await
         .map_err(|error| error.to_string())?
-        .map_err(|error| format!("its text is lost: {}", crate::chain(&error)))?;
+        .map_err(|error| format!("its text is lost: {}", protocol::chain(&error)))?;
     if data_encoding::HEXLOWER.encode(&Sha256::digest(&bytes)) != entry.sha256 {
         return Err("its text is damaged on the disk of the host".to_owned());
     }
@@ -109,7 +109,7 @@ async fn ask(machine: &Machine, record: &AgentRecord, request: &Request) -> Type
             | RefusalReason::Unknown => TypedOutcome::Waits { reason: refusal.message },
         },
         Err(error) => {
-            tracing::warn!(%agent, error = crate::chain(&error), "a shim said nothing of a message: unknown for now");
+            tracing::warn!(%agent, error = protocol::chain(&error), "a shim said nothing of a message: unknown for now");
             TypedOutcome::NotKnown
         }
     }

@@ -4,11 +4,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use manager::cli::{self, Hooks};
-use manager::config::Settings;
-use manager::daemon;
-use manager::embedded::Layout;
-use manager::embedded::supervisor::{self, component};
+use manager_cli::Hooks;
+use manager_installation::Layout;
+use manager_installation::supervisor::{self, component};
+use manager_plan::config::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -16,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
-    cli::main(std::env::args_os(), &Hooks { supervise, manager: manage })
+    manager_cli::main(std::env::args_os(), &Hooks { supervise, manager: manage })
 }
 
 /// The words that start the supervisor.
@@ -52,14 +51,14 @@ fn manage_now(layout: &Layout) -> Result<(), Box<dyn std::error::Error>> {
     let label_caps = settings.label_caps();
     let (layout, supervise) = (layout.clone(), Some(supervise_command()?));
     let blob_grace_ms = settings.blob_grace_ms();
-    let options = daemon::Options { layout, supervise, host_cap: None, label_caps, blob_grace_ms };
+    let options = manager_daemon::Options { layout, supervise, host_cap: None, label_caps, blob_grace_ms };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let shutdown = async move {
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         };
-        Ok(daemon::run(options, shutdown).await?)
+        Ok(manager_daemon::run(options, shutdown).await?)
     })
 }
 
@@ -68,7 +67,7 @@ fn ended(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{}", manager::chain(error.as_ref()));
+            tracing::error!("{}", protocol::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -15,6 +15,7 @@ pub use client::{api, change, notify, row, status, view};
 pub use host::{
     compare, exec, files, host_config, house, order, report, screen, shim, snapshot, top, transcript,
 };
+pub use wire::error::chain;
 use wire::wire_enum;
 pub use wire::{codec, error, ids, subject, time};
 pub use work::{agent, event, merge, message, signals, task};

@@ -70,7 +70,7 @@ fn none(what: &str, found: &[String]) {
 
 #[test]
 fn only_the_adapters_of_the_bus_name_its_client_library() {
-    const ALLOWED: &[&str] = &["manager/src/store/", "manager/src/daemon/bus.rs", "hostd/src/bus/"];
+    const ALLOWED: &[&str] = &["manager/daemon/src/store/", "manager/daemon/src/bus.rs", "hostd/src/bus/"];
     let found: Vec<String> = shipped()
         .into_iter()
         .filter(|(path, text)| {
@@ -82,10 +82,30 @@ fn only_the_adapters_of_the_bus_name_its_client_library() {
     none("async_nats is named outside the adapters of the bus", &found);
 }
 
+/// The packages of the manager, lowest first; each may depend on those before it.
+#[test]
+fn packages_of_the_manager_depend_only_downward() {
+    const LAYERS: &[&str] = &["core", "plan", "installation", "notify", "daemon"];
+    let mut found = Vec::new();
+    for (at, layer) in LAYERS.iter().chain(&["cli"]).enumerate() {
+        let manifest = read(&format!("manager/{layer}/Cargo.toml"));
+        let allowed: &[&str] =
+            if *layer == "cli" { &["core", "plan", "installation", "notify"] } else { &LAYERS[..at] };
+        for line in manifest.lines().filter(|line| line.starts_with("manager-")) {
+            let other = line.trim_start_matches("manager-").split(['.', ' ', '=']).next().unwrap_or_default();
+            if !allowed.contains(&other) {
+                found.push(format!("manager/{layer} depends on manager-{other}"));
+            }
+        }
+    }
+    none("arrows point upward", &found);
+}
+
 #[test]
 fn only_one_file_holds_the_prefixes_of_subjects() {
     // Grants of the bus and streams are patterns over whole families of subjects, not subjects of one message.
-    const PATTERNS: &[&str] = &["manager/src/embedded/nats/accounts.rs", "manager/src/store/streams.rs"];
+    const PATTERNS: &[&str] =
+        &["manager/installation/src/nats/accounts.rs", "manager/daemon/src/store/streams.rs"];
     // Followed by a token: the words alone are ordinary ones.
     const PREFIXES: &[&str] = &["\"$KV.", "\"cmd.", "\"ev.", "\"tr.", "\"hb.", "\"rpc."];
     let found: Vec<String> = shipped()
@@ -103,7 +123,7 @@ fn only_one_file_holds_the_prefixes_of_subjects() {
 #[test]
 fn tmux_is_run_by_its_adapter_and_by_attach_alone() {
     const ALLOWED: &[&str] =
-        &["hostd/src/sys/tmux/", "manager/src/cli/agent/attach.rs", "manager/src/embedded/doctor/"];
+        &["hostd/src/sys/tmux/", "manager/cli/src/agent/attach.rs", "manager/installation/src/doctor/"];
     let found: Vec<String> = shipped()
         .into_iter()
         .filter(|(path, text)| {

@@ -54,7 +54,7 @@ async fn mount_again(machine: &Handle, record: &AgentRecord) {
     let folder = machine.folders.agent(record.agent);
     let failed = match tokio::time::timeout(MOUNT_LIMIT, machine.workspaces.remount(&folder)).await {
         Ok(Ok(_) | Err(WorkspaceError::NoWorkspace { .. })) => return,
-        Ok(Err(error)) => crate::chain(&error),
+        Ok(Err(error)) => protocol::chain(&error),
         Err(_) => format!("not done within {} s", MOUNT_LIMIT.as_secs()),
     };
     let agent = record.agent;
@@ -97,7 +97,7 @@ async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
     }
     let process = process(shim.shim);
     if process.is_alive().map_err(|error| error.to_string())? {
-        let frozen = group.frozen().map_err(|error| crate::chain(&error))?;
+        let frozen = group.frozen().map_err(|error| protocol::chain(&error))?;
         let facts = Box::new(StartFacts { frozen, ..*facts });
         let exited = exit.as_ref().map(|exit| exit_seen(exit, stats.as_ref()));
         let watched =
@@ -127,7 +127,7 @@ async fn open_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup
     tokio::task::spawn_blocking(move || machine.cgroups.find(&agent))
         .await
         .map_err(|error| error.to_string())?
-        .map_err(|error| crate::chain(&error))
+        .map_err(|error| protocol::chain(&error))
 }
 
 fn facts(

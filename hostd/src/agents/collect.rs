@@ -17,7 +17,7 @@ pub async fn collect(machine: Handle, record: AgentRecord) {
     let _permit = machine.ends.acquire().await;
     let collected = match collect_now(&machine, &record).await {
         Ok(collected) => to_report(&record, &collected),
-        Err(error) => Collected { failed: Some(crate::chain(&error)), ..Collected::default() },
+        Err(error) => Collected { failed: Some(protocol::chain(&error)), ..Collected::default() },
     };
     machine.tell(Input::Collected { agent: record.agent, collected: Box::new(collected) }).await;
 }

@@ -39,7 +39,7 @@ pub(super) struct StartError {
 
 impl StartError {
     fn at<E: std::error::Error>(step: StartStep, what: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self { step, detail: format!("{what}: {}", crate::chain(&error)) }
+        move |error| Self { step, detail: format!("{what}: {}", protocol::chain(&error)) }
     }
 }
 
@@ -161,7 +161,7 @@ async fn fetch(
     let Some(blob) = blob else { return Ok(()) };
     let content = machine.requests.blob(blob).await.map_err(|error| StartError {
         step: StartStep::Environment,
-        detail: format!("its {name}: {}", crate::chain(&error)),
+        detail: format!("its {name}: {}", protocol::chain(&error)),
     })?;
     let path = folder.join("given").join(name);
     put(path.clone(), content, "a file given to it").await?;
@@ -258,7 +258,7 @@ pub(super) fn workspace_error(error: WorkspaceError) -> StartError {
         | WorkspaceError::Permission { .. } => StartStep::Workspace,
         _ => StartStep::Checkout,
     };
-    StartError { step, detail: crate::chain(&error) }
+    StartError { step, detail: protocol::chain(&error) }
 }
 
 async fn make_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup, StartError> {
@@ -267,7 +267,7 @@ async fn make_group(machine: &Handle, record: &AgentRecord) -> Result<AgentGroup
     tokio::task::spawn_blocking(move || machine.cgroups.ensure(&agent, &limits))
         .await
         .map_err(StartError::at(StartStep::Limits, "its limits"))?
-        .map_err(|error| StartError { step: StartStep::Limits, detail: crate::chain(&error) })
+        .map_err(|error| StartError { step: StartStep::Limits, detail: protocol::chain(&error) })
 }
 
 fn launch_of(

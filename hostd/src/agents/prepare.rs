@@ -166,7 +166,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let ended = self.0.kill(GONE_LIMIT).and_then(|()| self.0.remove(GONE_LIMIT).map(|_| ()));
         if let Err(error) = ended {
-            tracing::error!(error = crate::chain(&error), "a program that prepared a base may be left");
+            tracing::error!(error = protocol::chain(&error), "a program that prepared a base may be left");
         }
     }
 }
@@ -178,7 +178,7 @@ impl Work {
         let group = tokio::task::spawn_blocking(move || cgroups.ensure(&name, &limits))
             .await
             .map_err(|error| fault(error.to_string()))?
-            .map_err(|error| fault(crate::chain(&error)))?;
+            .map_err(|error| fault(protocol::chain(&error)))?;
         let group = Group(group);
         let mut log = Log::default();
         let all = self.run_all(&bench, &group.0, &mut log);
@@ -331,7 +331,10 @@ pub fn end_left_over(cgroups: &Cgroups, state: &Path) {
             Ok(group) => drop(Group(group)),
             Err(error) if error.is_absent() => {}
             Err(error) => {
-                tracing::error!(error = crate::chain(&error), "a program that prepared a base may be left");
+                tracing::error!(
+                    error = protocol::chain(&error),
+                    "a program that prepared a base may be left"
+                );
             }
         }
     }

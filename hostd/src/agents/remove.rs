@@ -46,17 +46,17 @@ async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) ->
     if let Ok(tmux) = &machine.tmux {
         // A session that is left shows a dead pane; it keeps nothing else.
         if let Err(error) = tmux.kill_session(&record.agent.to_string()).await {
-            let error = crate::chain(&error);
+            let error = protocol::chain(&error);
             tracing::warn!(agent = %record.agent, error, "the session of a removed agent may be left");
         }
     }
     end_group(machine, record).await?;
-    machine.workspaces.remove(&folder).await.map_err(|error| crate::chain(&error))?;
+    machine.workspaces.remove(&folder).await.map_err(|error| protocol::chain(&error))?;
     let (handle, agent) = (machine.clone(), record.agent);
     tokio::task::spawn_blocking(move || handle.folders.archive(agent))
         .await
         .map_err(|error| error.to_string())?
-        .map_err(|error| crate::chain(&error))?;
+        .map_err(|error| protocol::chain(&error))?;
     let folder = machine.folders.archived(agent);
     machine.shipper.tell(Shipment::Moved { agent, folder }).await;
     Ok(Removal::Done { collected })
@@ -91,5 +91,5 @@ async fn end_group(machine: &Handle, record: &AgentRecord) -> Result<(), String>
         group.kill(KILL_LIMIT)?;
         group.remove(KILL_LIMIT)
     });
-    ended.await.map_err(|error| error.to_string())?.map_err(|error| crate::chain(&error))
+    ended.await.map_err(|error| error.to_string())?.map_err(|error| protocol::chain(&error))
 }

@@ -52,7 +52,7 @@ pub(super) async fn keep_session(machine: &Machine, record: &AgentRecord) {
             }
         };
         if let Err(error) = failed {
-            tracing::warn!(%agent, error = crate::chain(&error), "no session for people; tried again");
+            tracing::warn!(%agent, error = protocol::chain(&error), "no session for people; tried again");
             tokio::time::sleep(AGAIN).await;
         }
     }

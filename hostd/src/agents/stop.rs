@@ -21,7 +21,7 @@ pub async fn terminate(machine: Handle, record: AgentRecord) {
         ShimLink::open(&folder).await?.ask(&Request::Signal { signo: Signal::SIGTERM as i32 }).await
     };
     let Err(error) = asked.await else { return };
-    tracing::warn!(%agent, error = crate::chain(&error), "the shim did not pass the signal on: sent to each process");
+    tracing::warn!(%agent, error = protocol::chain(&error), "the shim did not pass the signal on: sent to each process");
     blocking(machine, &record, |group| group.signal_all(Signal::SIGTERM).map(|_| ())).await;
 }
 
@@ -61,7 +61,7 @@ async fn blocking(
         Ok(Ok(())) => {}
         Ok(Err(error)) if error.is_absent() => {}
         Ok(Err(error)) => {
-            let error = crate::chain(&error);
+            let error = protocol::chain(&error);
             tracing::warn!(%agent, error, "an agent could not be ended; tried again soon");
         }
         Err(error) => tracing::error!(%agent, %error, "ending an agent broke off"),

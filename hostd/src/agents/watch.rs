@@ -68,7 +68,7 @@ pub(super) async fn watch(machine: &Handle, watched: Watched) {
     let group = watched.group;
     let removed = tokio::task::spawn_blocking(move || group.remove(GONE_LIMIT));
     if let Ok(Err(error)) = removed.await {
-        tracing::warn!(%agent, error = crate::chain(&error), "the cgroup of an ended agent is left");
+        tracing::warn!(%agent, error = protocol::chain(&error), "the cgroup of an ended agent is left");
     }
     machine.tell(end).await;
 }
@@ -103,7 +103,7 @@ async fn follow(machine: &Handle, watched: &Watched) -> Input {
         match listen(machine, watched, &mut exited).await {
             Ok(()) | Err(LinkError::Connect(_)) => {}
             Err(error) => {
-                tracing::warn!(%agent, error = crate::chain(&error), "the talk with a shim broke off");
+                tracing::warn!(%agent, error = protocol::chain(&error), "the talk with a shim broke off");
             }
         }
         match proven_end(machine, watched).await {
@@ -196,7 +196,7 @@ pub(super) async fn empty(group: &AgentGroup, agent: AgentId) -> bool {
         Ok(Ok(populated)) => !populated,
         Ok(Err(error)) if error.is_absent() => true,
         Ok(Err(error)) => {
-            let error = crate::chain(&error);
+            let error = protocol::chain(&error);
             tracing::warn!(%agent, error, "whether an agent's processes are gone cannot be told: unknown");
             false
         }

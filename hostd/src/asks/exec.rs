@@ -65,14 +65,14 @@ pub(super) async fn launch(
         program.split_first().ok_or_else(|| WireError::new(ErrorCode::Invalid, "no program was given"))?;
     can_run_beside(record)?;
     let user = crate::agents::agent_user(record.spec.user.as_deref())
-        .map_err(|error| failed(crate::chain(&error)))?;
+        .map_err(|error| failed(protocol::chain(&error)))?;
     let mut variables =
-        environment_of(machine, record, &user).await.map_err(|error| failed(crate::chain(&error)))?;
+        environment_of(machine, record, &user).await.map_err(|error| failed(protocol::chain(&error)))?;
     variables.0.extend(environment.0);
     name_agent(&mut variables, record.agent);
     let folder = machine.folders.agent(record.agent);
     let group =
-        machine.cgroups.open(&record.agent.to_string()).map_err(|error| failed(crate::chain(&error)))?;
+        machine.cgroups.open(&record.agent.to_string()).map_err(|error| failed(protocol::chain(&error)))?;
     if group.frozen().is_ok_and(|frozen| frozen) {
         let message = "it is paused: what is started beside it would stand still too";
         let hint = format!("phalanx resume {}", record.agent);

@@ -117,7 +117,7 @@ async fn find(
                 return Err(missing("its workspace is not there any more", "--outputs for what was kept"));
             };
             let user = crate::agents::agent_user(record.spec.user.as_deref())
-                .map_err(|error| WireError::new(ErrorCode::Failed, crate::chain(&error)))?;
+                .map_err(|error| WireError::new(ErrorCode::Failed, protocol::chain(&error)))?;
             mount(machine, &parent).await?;
             Ok(Place { parent, name: "work", user: user.launch })
         }
@@ -130,7 +130,7 @@ async fn find(
 
 /// After a reboot an overlay is not mounted: what is seen then is an empty folder, not the workspace.
 async fn mount(machine: &Handle, folder: &std::path::Path) -> Result<(), WireError> {
-    let failed = |error| WireError::new(ErrorCode::Failed, crate::chain(&error));
+    let failed = |error| WireError::new(ErrorCode::Failed, protocol::chain(&error));
     let manifest = machine.workspaces.manifest(folder).map_err(failed)?;
     let is_overlay = manifest.is_some_and(|manifest| manifest.kind == Kind::Overlay);
     if is_overlay && !machine.workspaces.is_mounted(folder).map_err(failed)? {
@@ -160,5 +160,5 @@ pub(super) fn wire_error(path: &FilePath, error: &FileError) -> WireError {
         _ => "",
     };
     let named = if path.is_empty() { "the folder".to_owned() } else { format!("{path}") };
-    WireError::new(code, format!("{named}: {}", crate::chain(error))).hint(hint)
+    WireError::new(code, format!("{named}: {}", protocol::chain(error))).hint(hint)
 }

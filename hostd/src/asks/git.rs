@@ -108,5 +108,5 @@ pub(super) fn workspace_error(error: &WorkspaceError) -> WireError {
         WorkspaceError::TimedOut { .. } | WorkspaceError::Interrupted { .. } => ErrorCode::Unavailable,
         _ => ErrorCode::Failed,
     };
-    WireError::new(code, crate::chain(error))
+    WireError::new(code, protocol::chain(error))
 }

@@ -34,7 +34,7 @@ pub(super) async fn show(
     let rendered = tokio::task::spawn_blocking(move || capture(&path, asked)).await;
     let view = rendered
         .map_err(|error| failed(format!("the screen cannot be rendered: {error}")))?
-        .map_err(|error| failed(crate::chain(&error)))?;
+        .map_err(|error| failed(protocol::chain(&error)))?;
     Ok(Answer::Screen(Box::new(view)))
 }
 

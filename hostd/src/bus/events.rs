@@ -110,7 +110,7 @@ impl Events {
         };
         let appended = serde_json::to_string(&line).map_err(|error| error.to_string()).and_then(|json| {
             // A short synchronous write: this task does nothing else and no one waits for it.
-            self.spool.append(&json).map_err(|error| crate::chain(&error))
+            self.spool.append(&json).map_err(|error| protocol::chain(&error))
         });
         if let Err(error) = appended {
             tracing::error!(error, "a fact could not be spooled");
@@ -156,7 +156,7 @@ impl Events {
         let decoded = serde_json::from_str::<Line>(&spooled.json).map_err(|error| error.to_string());
         let encoded = decoded.and_then(|line| {
             let frame = Frame::of(Event::KIND, "", &line.event).and_then(|frame| frame.encode());
-            frame.map(|bytes| (line.subject, bytes)).map_err(|error| crate::chain(&error))
+            frame.map(|bytes| (line.subject, bytes)).map_err(|error| protocol::chain(&error))
         });
         let (subject, bytes) = match encoded {
             Ok(encoded) => encoded,

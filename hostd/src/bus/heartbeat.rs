@@ -112,7 +112,7 @@ impl Heart {
                 let _ = tokio::time::timeout(Duration::from_millis(500), sent).await;
             }
             Err(error) => {
-                tracing::error!(error = crate::chain(&error), "a heartbeat could not be encoded");
+                tracing::error!(error = protocol::chain(&error), "a heartbeat could not be encoded");
             }
         }
     }

@@ -40,11 +40,11 @@ impl Replier {
             Ok(bytes) => {
                 let sent = self.bus.client.publish(self.to.clone(), Bytes::from(bytes)).await;
                 if let Err(error) = sent {
-                    tracing::warn!(error = crate::chain(&error), "an answer could not be sent");
+                    tracing::warn!(error = protocol::chain(&error), "an answer could not be sent");
                 }
             }
             Err(error) => {
-                tracing::error!(error = crate::chain(&error), "an answer could not be encoded");
+                tracing::error!(error = protocol::chain(&error), "an answer could not be encoded");
             }
         }
     }

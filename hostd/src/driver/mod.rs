@@ -281,7 +281,7 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
     /// Rare (a new leader) and small; the orders of an older leader must not be taken meanwhile.
     fn save_fencing(&mut self, fencing: Fencing) {
         if let Err(error) = self.life.raise_fencing(fencing) {
-            tracing::error!(error = crate::chain(&error), "the fencing of the leader could not be saved");
+            tracing::error!(error = protocol::chain(&error), "the fencing of the leader could not be saved");
             self.unsaved_fencing = Some(fencing);
             return;
         }

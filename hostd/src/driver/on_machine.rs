@@ -28,7 +28,7 @@ impl Hands for OnMachine {
     async fn save(&self, record: &AgentRecord) -> Result<(), String> {
         let (folders, record) = (self.machine.folders.clone(), record.clone());
         match tokio::task::spawn_blocking(move || folders.save(&record)).await {
-            Ok(saved) => saved.map_err(|error| crate::chain(&error)),
+            Ok(saved) => saved.map_err(|error| protocol::chain(&error)),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -36,7 +36,7 @@ impl Hands for OnMachine {
     async fn keep_text(&self, agent: AgentId, message: MessageId, text: &MessageText) -> Result<(), String> {
         let (folders, text) = (self.machine.folders.clone(), text.clone());
         match tokio::task::spawn_blocking(move || folders.keep_text(agent, message, &text)).await {
-            Ok(kept) => kept.map_err(|error| crate::chain(&error)),
+            Ok(kept) => kept.map_err(|error| protocol::chain(&error)),
             Err(error) => Err(error.to_string()),
         }
     }

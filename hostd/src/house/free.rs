@@ -153,7 +153,7 @@ fn remove_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 async fn base(machine: &Handle, path: &Path, before: Timestamp) -> Result<u64, String> {
-    let unused = machine.workspaces.unused_bases().map_err(|error| crate::chain(&error))?;
+    let unused = machine.workspaces.unused_bases().map_err(|error| protocol::chain(&error))?;
     let Some(base) = unused.into_iter().find(|base| base.path == path) else {
         return if path.exists() { Err("a workspace lies on it".to_owned()) } else { Ok(0) };
     };
@@ -162,7 +162,7 @@ async fn base(machine: &Handle, path: &Path, before: Timestamp) -> Result<u64, S
     }
     let measured = path.to_path_buf();
     let bytes = tokio::task::spawn_blocking(move || disk_bytes(&measured)).await.unwrap_or(0);
-    machine.workspaces.discard_base(&base).await.map_err(|error| crate::chain(&error))?;
+    machine.workspaces.discard_base(&base).await.map_err(|error| protocol::chain(&error))?;
     Ok(bytes)
 }
 
@@ -184,7 +184,7 @@ impl Repositories {
         commit: &str,
         before: Timestamp,
     ) -> Result<u64, String> {
-        let said = |error: WorkspaceError| crate::chain(&error);
+        let said = |error: WorkspaceError| protocol::chain(&error);
         if !self.0.contains_key(repo) {
             let seen = look(machine, repo).await.map_err(said);
             self.0.insert(repo.to_owned(), seen);

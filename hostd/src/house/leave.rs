@@ -71,7 +71,7 @@ async fn views(machine: &Machine, ended: &[AgentId], others: Others) {
         Ok::<_, crate::sys::tmux::TmuxError>(())
     };
     if let Err(error) = swept.await {
-        tracing::warn!(error = crate::chain(&error), "sessions of ended agents may be left");
+        tracing::warn!(error = protocol::chain(&error), "sessions of ended agents may be left");
     }
 }
 
@@ -103,7 +103,7 @@ async fn unmount(machine: &Handle, ended: &[AgentId]) {
                 tracing::warn!(%agent, "the workspace of an ended agent stays mounted: a process uses it");
             }
             Err(error) => {
-                let error = crate::chain(&error);
+                let error = protocol::chain(&error);
                 tracing::warn!(%agent, error, "the workspace of an ended agent stays mounted");
             }
         }
@@ -123,7 +123,7 @@ async fn groups(machine: &Machine, ended: Vec<AgentId>, others: Others) {
     match removed {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::warn!(error = crate::chain(&error), "cgroups of ended agents may be left");
+            tracing::warn!(error = protocol::chain(&error), "cgroups of ended agents may be left");
         }
         Err(error) => tracing::warn!(%error, "cgroups of ended agents may be left"),
     }

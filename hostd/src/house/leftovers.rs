@@ -45,7 +45,7 @@ fn ended(machine: &Machine, agent: AgentId) -> Result<Timestamp, String> {
     let present = machine.folders.agent(agent);
     if present.exists() {
         // A start is on the disk before anything of it is made.
-        let record = machine.folders.record(agent).map_err(|error| crate::chain(&error))?;
+        let record = machine.folders.record(agent).map_err(|error| protocol::chain(&error))?;
         return record.end.map(|end| end.at).ok_or_else(|| "it is live".to_owned());
     }
     let archived = machine.folders.archived(agent).join("agent.json");
@@ -56,7 +56,7 @@ fn ended(machine: &Machine, agent: AgentId) -> Result<Timestamp, String> {
 async fn groups(machine: &Handle) -> Result<Vec<Holding>, String> {
     let machine = machine.clone();
     let looked = tokio::task::spawn_blocking(move || {
-        let names = machine.cgroups.list().map_err(|error| crate::chain(&error))?;
+        let names = machine.cgroups.list().map_err(|error| protocol::chain(&error))?;
         let mut found = Vec::new();
         for name in names {
             let Ok(agent) = name.parse::<AgentId>() else { continue };
@@ -77,7 +77,7 @@ async fn sessions(machine: &Handle) -> Vec<Holding> {
     let servers = match tmux.list().await {
         Ok(servers) => servers,
         Err(error) => {
-            tracing::warn!(error = crate::chain(&error), "sessions of ended agents cannot be looked for");
+            tracing::warn!(error = protocol::chain(&error), "sessions of ended agents cannot be looked for");
             return Vec::new();
         }
     };
@@ -100,7 +100,7 @@ async fn sockets(machine: &Handle, records: &[AgentRecord]) -> Vec<Holding> {
         match tmux.stale_sockets().await {
             Ok(stale) => paths.extend(stale.into_iter().map(|(_, path)| path)),
             Err(error) => {
-                tracing::warn!(error = crate::chain(&error), "sockets of tmux cannot be looked at");
+                tracing::warn!(error = protocol::chain(&error), "sockets of tmux cannot be looked at");
             }
         }
     }
@@ -132,13 +132,13 @@ pub(super) async fn take(
                 // One that a process is in is refused by the kernel.
                 machine.cgroups.find(&agent)?.remove(Duration::ZERO)
             });
-            removed.await.map_err(|error| error.to_string())?.map_err(|error| crate::chain(&error))
+            removed.await.map_err(|error| error.to_string())?.map_err(|error| protocol::chain(&error))
         }
         HouseItem::Session { agent } => {
             is_due(machine, *agent, before)?;
             let tmux = machine.tmux.as_ref().map_err(Clone::clone)?;
             let ended = tmux.end_sessions(&BTreeSet::from([agent.to_string()])).await;
-            ended.map(|_| ()).map_err(|error| crate::chain(&error))
+            ended.map(|_| ()).map_err(|error| protocol::chain(&error))
         }
         HouseItem::Socket { path } => socket(machine, records, Path::new(path), before).await,
         _ => Err("it is no leftover".to_owned()),
@@ -166,9 +166,9 @@ async fn socket(
         return Err(super::free::YOUNG.to_owned());
     }
     if let Ok(tmux) = &machine.tmux {
-        let servers = tmux.stale_sockets().await.map_err(|error| crate::chain(&error))?;
+        let servers = tmux.stale_sockets().await.map_err(|error| protocol::chain(&error))?;
         if let Some((shard, _)) = servers.iter().find(|(_, socket)| socket == path) {
-            return tmux.remove_socket(*shard).await.map_err(|error| crate::chain(&error));
+            return tmux.remove_socket(*shard).await.map_err(|error| protocol::chain(&error));
         }
     }
     match std::fs::remove_file(path) {

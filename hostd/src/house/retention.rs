@@ -35,7 +35,7 @@ pub async fn keep(machine: Handle) {
         let archived = match archived.await {
             Ok(Ok(archived)) => archived,
             Ok(Err(error)) => {
-                tracing::warn!(error = crate::chain(&error), "the archive cannot be looked at");
+                tracing::warn!(error = protocol::chain(&error), "the archive cannot be looked at");
                 continue;
             }
             Err(_) => return,

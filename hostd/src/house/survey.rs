@@ -86,7 +86,7 @@ async fn of_record(machine: Handle, record: AgentRecord, deep: bool) -> Result<V
 }
 
 fn failed(error: &dyn std::error::Error) -> WireError {
-    WireError::new(ErrorCode::Failed, crate::chain(error))
+    WireError::new(ErrorCode::Failed, protocol::chain(error))
 }
 
 fn of_agent(folder: &Path, record: &AgentRecord) -> Vec<Holding> {
@@ -159,7 +159,7 @@ async fn refs(machine: &Handle, records: &[AgentRecord]) -> Vec<Holding> {
         let listed = match machine.workspaces.merged_refs(&repository).await {
             Ok(listed) => listed,
             Err(error) => {
-                let (repo, error) = (repository.path.display(), crate::chain(&error));
+                let (repo, error) = (repository.path.display(), protocol::chain(&error));
                 tracing::warn!(%repo, error, "refs of a repository cannot be looked at and stay");
                 continue;
             }

@@ -266,7 +266,7 @@ impl Workspaces {
         let look = async { Ok(self.only_copy_now(agent_dir, collected).await) };
         match self.within("look for unsaved work", look).await {
             Ok(answer) => answer,
-            Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
+            Err(error) => OnlyCopy::Unknown(protocol::chain(&error)),
         }
     }
 
@@ -275,7 +275,7 @@ impl Workspaces {
         let look = async { Ok(self.only_copy_at_its_end(agent_dir, outputs).await) };
         match self.within("look for work that cannot be kept", look).await {
             Ok(answer) => answer,
-            Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
+            Err(error) => OnlyCopy::Unknown(protocol::chain(&error)),
         }
     }
 

@@ -282,7 +282,7 @@ async fn dirty(git: &Git, known: &Known, repository: &Repository, head: &str) ->
     let answer = match look_for_changes(git, repository, head).await {
         Ok(dirty) => Some(dirty),
         Err(error) => {
-            tracing::debug!(repo = %repository.path.display(), error = crate::chain(&error), "uncommitted changes not known");
+            tracing::debug!(repo = %repository.path.display(), error = protocol::chain(&error), "uncommitted changes not known");
             None
         }
     };

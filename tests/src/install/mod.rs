@@ -7,7 +7,7 @@ mod traces;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use manager::embedded::{Layout, lock};
+use manager_installation::{Layout, lock};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::ids::AgentId;
@@ -255,7 +255,7 @@ impl Drop for Install {
         if std::thread::panicking() {
             self.tell();
         }
-        if let Err(error) = manager::embedded::stop::down(&self.layout) {
+        if let Err(error) = manager_installation::stop::down(&self.layout) {
             eprintln!("down: {error}");
         }
         self.traces().remove();

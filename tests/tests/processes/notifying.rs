@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;
 
-use manager::cli::client::Client;
+use manager_cli::client::Client;
 use phalanx_tests::install::Install;
 use phalanx_tests::programs::fake_agent;
 use phalanx_tests::wait;

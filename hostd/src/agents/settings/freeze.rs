@@ -27,9 +27,9 @@ async fn change(machine: Handle, agent: AgentId, wanted: bool) {
         Ok((group.frozen()?, failed))
     });
     let (frozen, failed) = match changed.await {
-        Ok(Ok((frozen, failed))) => (frozen, failed.map(|error| crate::chain(&error))),
+        Ok(Ok((frozen, failed))) => (frozen, failed.map(|error| protocol::chain(&error))),
         // What cannot be told is not what was asked for.
-        Ok(Err(error)) => (!wanted, Some(crate::chain(&error))),
+        Ok(Err(error)) => (!wanted, Some(protocol::chain(&error))),
         Err(error) => (!wanted, Some(error.to_string())),
     };
     let failed = failed.or_else(|| (frozen != wanted).then(|| "the kernel does not say so".to_owned()));

@@ -16,7 +16,7 @@ pub async fn ask_lease(machine: &Machine, agent: AgentId, generation: Generation
     match machine.requests.lease(agent, generation).await {
         Ok(length_ms) => machine.tell(Input::Lease { agent, generation, asked_at, length_ms }).await,
         Err(error) => {
-            tracing::warn!(%agent, error = crate::chain(&error), "the lease was not renewed");
+            tracing::warn!(%agent, error = protocol::chain(&error), "the lease was not renewed");
         }
     }
 }
@@ -29,7 +29,7 @@ pub async fn set_lease(machine: &Machine, agent: AgentId, until: Timestamp) {
     let renewed =
         async { ShimLink::open(&folder).await?.ask(&Request::RenewLease { deadline_boottime_ms }).await };
     if let Err(error) = renewed.await {
-        let error = crate::chain(&error);
+        let error = protocol::chain(&error);
         tracing::warn!(%agent, error, "the shim did not take the longer lease");
     }
 }

@@ -49,7 +49,7 @@ async fn change(
     if let Err(error) = set.await {
         // All or none: what the kernel took is taken back.
         enforce(machine, record, *wanted, *before).await?;
-        return Err(format!("the time limit: {}", crate::chain(&error)));
+        return Err(format!("the time limit: {}", protocol::chain(&error)));
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ async fn enforce(
     }
     let (machine, agent) = (machine.clone(), record.agent.to_string());
     let enforced = tokio::task::spawn_blocking(move || -> Result<(), String> {
-        let mut group = machine.cgroups.open(&agent).map_err(|error| crate::chain(&error))?;
+        let mut group = machine.cgroups.open(&agent).map_err(|error| protocol::chain(&error))?;
         check_memory(&group, &before, &wanted)?;
         check_pids(&group, &before, &wanted)?;
         group.set_limits(&limits_of(&wanted));

@@ -9,6 +9,6 @@ pub async fn rename(machine: Handle, record: AgentRecord) {
     let (agent, label) = (record.agent, record.spec.name.to_string());
     // A session that is made later takes the name from the record.
     if let Err(error) = tmux.rename(&agent.to_string(), &label).await {
-        tracing::warn!(%agent, error = crate::chain(&error), "the session of a renamed agent shows its old name");
+        tracing::warn!(%agent, error = protocol::chain(&error), "the session of a renamed agent shows its old name");
     }
 }

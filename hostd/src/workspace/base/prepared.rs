@@ -254,7 +254,7 @@ impl Drop for Unfinished {
         if self.0.symlink_metadata().is_ok()
             && let Err(error) = remove::remove_tree(&self.0)
         {
-            tracing::warn!(error = crate::chain(&error), "what was prepared in vain is taken away later");
+            tracing::warn!(error = protocol::chain(&error), "what was prepared in vain is taken away later");
         }
     }
 }

@@ -70,7 +70,7 @@ impl Workspaces {
             Ok(what) => OnlyCopy::Yes { what },
             // Never made, unless its record was lost: files prove that it was.
             Err(Error::NoWorkspace { .. }) => files_without_a_record(&Folders::of(agent_dir)),
-            Err(error) => OnlyCopy::Unknown(crate::chain(&error)),
+            Err(error) => OnlyCopy::Unknown(protocol::chain(&error)),
         }
     }
 

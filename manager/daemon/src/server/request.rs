@@ -1,0 +1,235 @@
+//! One request of one client: whether it may, who answers it, and how long it may take. Every path ends in an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::api::{Reply, Request};
+use protocol::error::{ErrorCode, WireError};
+use protocol::ids::AgentId;
+use protocol::order::{Answer, Question};
+use protocol::snapshot::SnapshotWish;
+
+use super::peer::Peer;
+use super::session::{Items, Requests};
+use crate::blobs::Blobs;
+use crate::hosts::{GIT, Hosts};
+use crate::notify::Hooks;
+use crate::queries::{self, ShellFacts};
+use crate::store::Store;
+use crate::stream;
+
+/// Within which a change must be durable.
+const CHANGE_LIMIT: Duration = Duration::from_secs(10);
+/// The core itself waits this long for a host's word on a `destroy`; then it answers.
+const DESTROY_LIMIT: Duration = Duration::from_secs(40);
+/// More for each task of a submission: every one is a record.
+const PER_TASK: Duration = Duration::from_millis(2);
+
+/// More for each message: every one is a record with a text.
+const PER_TEXT: Duration = Duration::from_millis(50);
+
+/// Answers requests of clients; cheap to clone.
+#[derive(Clone)]
+pub struct Answerer {
+    pub hosts: Hosts,
+    pub store: Store,
+    pub blobs: Arc<Blobs>,
+    pub facts: Arc<ShellFacts>,
+    pub ends: stream::exec::Ends,
+    pub hooks: Hooks,
+}
+
+impl Requests for Answerer {
+    async fn answer(&self, peer: Peer, request: Request, items: Items) -> Result<Reply, WireError> {
+        if is_for_operators(&request) {
+            self.refuse_agents(peer).await?;
+        }
+        let driver = &self.hosts.driver;
+        match request {
+            Request::SubmitRun(submit) => {
+                self.hooks.check(&submit).await?;
+                self.change(Request::SubmitRun(submit)).await
+            }
+            Request::CreateAgent(_)
+            | Request::StopAgents { .. }
+            | Request::DestroyAgents { .. }
+            | Request::CancelRun { .. }
+            | Request::RetryTasks { .. }
+            | Request::ScaleRun { .. }
+            | Request::AddTasks(_)
+            | Request::CloseRun { .. }
+            | Request::ChangeAgents { .. }
+            | Request::MergeRun(_)
+            | Request::DecideTasks(_)
+            | Request::SendMessage { .. }
+            | Request::CancelMessages { .. }
+            | Request::FreeRuns { .. } => self.change(request).await,
+            Request::Status => {
+                let facts = Arc::clone(&self.facts);
+                let connected = self.hosts.bus.is_connected();
+                Ok(Reply::Status(Box::new(
+                    driver.glance(move |glance| queries::status(glance, &facts, connected)).await?,
+                )))
+            }
+            Request::Hooks => Ok(Reply::Hooks(Box::new(self.hooks.views().await?))),
+            Request::Hosts => Ok(Reply::Hosts(driver.glance(queries::hosts).await?)),
+            Request::ListAgents(filter) => {
+                driver.glance(move |glance| queries::list(glance, &filter)).await?
+            }
+            Request::ListRows(filter) => driver.glance(move |glance| queries::rows(glance, &filter)).await?,
+            Request::Top(wish) => stream::rows::top::top(self.hosts.clone(), wish, items).await,
+            Request::WatchRows(wish) => stream::rows::watch::watch(driver.clone(), wish, items).await,
+            Request::ShowAgents { targets } => {
+                driver.glance(move |glance| queries::show(glance, &targets)).await?
+            }
+            Request::ListRuns => Ok(Reply::Runs(driver.glance(queries::runs).await?)),
+            Request::ShowRun { run } => driver.glance(move |glance| queries::show_run(glance, &run)).await?,
+            Request::Why { target } => driver.glance(move |glance| queries::why(glance, &target)).await?,
+            Request::ListMessages { targets, messages } => {
+                driver.glance(move |glance| queries::messages(glance, &targets, &messages)).await?
+            }
+            Request::WaitMessages { messages, until } => {
+                stream::messages::wait(driver.clone(), messages, until, items).await
+            }
+            Request::WaitAgents { targets, until } => {
+                stream::wait::wait(driver.clone(), targets, until, items).await
+            }
+            Request::FollowRun { run } => stream::follow_run::follow_run(driver.clone(), run, items).await,
+            Request::Logs { target, from, follow } => {
+                stream::logs::logs(self.hosts.clone(), target, from, follow, items).await
+            }
+            Request::ShowTask { task } => driver.glance(move |glance| queries::task(glance, &task)).await?,
+            Request::FollowMerge { run } => {
+                stream::follow_merge::follow_merge(driver.clone(), run, items).await
+            }
+            Request::Compare { target, attempt, form } => {
+                stream::compare::compare(self.hosts.clone(), target, attempt, form, items).await
+            }
+            Request::Exec { target, program, environment, stdin } => {
+                stream::exec::exec(self.hosts.clone(), target, program, environment, stdin, items).await
+            }
+            Request::ExecOpen(open) => {
+                stream::exec::open(self.hosts.clone(), self.ends.clone(), open, items).await
+            }
+            Request::ExecInput { to, input } => stream::exec::input(&self.hosts, to, input).await,
+            Request::Snapshot(SnapshotWish { target, call }) => {
+                crate::hosts::snapshot::snapshot(self.hosts.clone(), target, call).await
+            }
+            Request::Events { since, follow, targets, after } => {
+                let (hosts, store) = (self.hosts.clone(), self.store.clone());
+                stream::events::events(hosts, store, (since, targets, after), follow, items).await
+            }
+            Request::Capture { target, history, colours } => {
+                stream::capture::capture(self.hosts.clone(), target, history, colours).await
+            }
+            Request::ListFiles { target, area, path, after } => {
+                stream::files::list(&self.hosts, target, (area, path), after).await
+            }
+            Request::GetFile { target, area, path, changing } => {
+                stream::files::get(&self.hosts, target, (area, path), changing, items).await
+            }
+            Request::PutFile { target, write } => stream::files::put(&self.hosts, target, write).await,
+            Request::MakeNode { target, path, node } => {
+                stream::files::make(&self.hosts, target, path, node).await
+            }
+            Request::Survey { targets, deep, added, blobs } => {
+                let looks = stream::house::Looks { deep, added };
+                let own = stream::house::Own { store: &self.store, blobs: blobs.then_some(&*self.blobs) };
+                stream::house::survey(&self.hosts, own, targets, looks, items).await
+            }
+            Request::FreeBlobs { items, older_ms } => {
+                Ok(Reply::Freed(self.blobs.free(driver, items, older_ms).await?))
+            }
+            Request::Free { host, items, older_ms, discard } => {
+                stream::house::free(&self.hosts, host, items, older_ms, discard).await
+            }
+            Request::ResolveRepo { repo, base } => self.resolve(repo, base).await,
+            Request::PutBlob { sha256, offset, bytes, last } => {
+                self.blobs.put_piece(&sha256, offset, &bytes, last).await?;
+                Ok(if last { Reply::Stored } else { Reply::Done })
+            }
+        }
+    }
+}
+
+impl Answerer {
+    /// A change goes on when its client's time is up: the same key gives its answer later.
+    async fn change(&self, request: Request) -> Result<Reply, WireError> {
+        let limit = match &request {
+            Request::DestroyAgents { .. } => DESTROY_LIMIT,
+            Request::AddTasks(add) => {
+                CHANGE_LIMIT + PER_TASK * u32::try_from(add.tasks.len()).unwrap_or(u32::MAX)
+            }
+            Request::SubmitRun(submit) => {
+                CHANGE_LIMIT + PER_TASK * u32::try_from(submit.tasks.len()).unwrap_or(u32::MAX)
+            }
+            Request::SendMessage { targets, .. } => {
+                CHANGE_LIMIT + PER_TEXT * u32::try_from(targets.len()).unwrap_or(u32::MAX)
+            }
+            _ => CHANGE_LIMIT,
+        };
+        let changed = async {
+            let driver = &self.hosts.driver;
+            let _named = self.blobs.named_by(&request, driver).await?;
+            driver.change(request).await
+        };
+        tokio::time::timeout(limit, changed).await.unwrap_or_else(|_| {
+            Err(WireError::new(
+                ErrorCode::Unavailable,
+                "the bus did not take it in time; it may still come about",
+            )
+            .hint("ask again with the same --key: it then gives the one answer"))
+        })
+    }
+
+    /// On one machine there is one host; where there are more, repositories are known by their place on each.
+    async fn resolve(&self, repo: String, base: Option<String>) -> Result<Reply, WireError> {
+        let host = self.hosts.driver.glance(queries::any_host).await?.ok_or_else(|| {
+            WireError::new(ErrorCode::Unavailable, "no host was heard yet").hint("see `phalanx status`")
+        })?;
+        match self.hosts.ask_once(&host, Question::Resolve { repo, base }, GIT).await? {
+            Answer::Resolved(base) => Ok(Reply::Resolved(base)),
+            _ => Err(WireError::new(ErrorCode::Failed, "the host gave another answer than a commit")),
+        }
+    }
+
+    /// Agents act as agents, not as the operator. Only those of this installation are meant: an agent that builds a
+    /// Phalanx of its own is the operator of that one.
+    async fn refuse_agents(&self, peer: Peer) -> Result<(), WireError> {
+        let agent: AgentId = match peer {
+            Peer::Operator => return Ok(()),
+            Peer::Unknown => {
+                return Err(WireError::new(ErrorCode::Denied, "the caller cannot be told from an agent"));
+            }
+            Peer::Agent(agent) => agent,
+        };
+        let ours = self.hosts.driver.glance(move |glance| queries::agent(glance, agent)).await?;
+        match ours {
+            None => Ok(()),
+            Some(found) => Err(WireError::new(
+                ErrorCode::Denied,
+                format!("this is agent {}: agents may look, but change nothing", found.view.name),
+            )
+            .hint("run it outside of the agent")),
+        }
+    }
+}
+
+/// What agents may not ask for: changes, and files of other agents, which may be another user's.
+fn is_for_operators(request: &Request) -> bool {
+    request.key().is_some()
+        || matches!(
+            request,
+            Request::Exec { .. }
+                | Request::ExecOpen(_)
+                | Request::ExecInput { .. }
+                | Request::PutBlob { .. }
+                | Request::Snapshot(_)
+                | Request::ListFiles { .. }
+                | Request::GetFile { .. }
+                | Request::PutFile { .. }
+                | Request::MakeNode { .. }
+                | Request::Free { .. }
+                | Request::FreeBlobs { .. }
+        )
+}

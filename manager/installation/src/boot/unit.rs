@@ -1,0 +1,102 @@
+//! The text of a unit (systemd.service(5), systemd.syntax(7)). Reads and writes nothing.
+
+use super::systemd::Scope;
+use super::{BootError, Start};
+
+/// In double quotes: specifiers and escapes stand for themselves.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"))
+}
+
+/// In a command line `$` begins a variable besides, but not in the name of the program, which is /bin/sh for that.
+pub(super) fn argument(text: &str) -> String {
+    quoted(text).replace('$', "$$")
+}
+
+/// Enters the leaf `supervisor` of the unit's group, then is `phalanx up`: a group that limits groups below it may hold
+/// no process itself, so agents get theirs beside the leaf. Where there is no unified hierarchy nothing is made.
+const START: &str = r#"group=/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup); \
+group=${group%/supervisor}/supervisor; mkdir "$group" 2>/dev/null; \
+[ ! -d "$group" ] || echo $$ >"$group/cgroup.procs"; exec "$0" up"#;
+
+/// The first systemd that puts the process into a leaf itself (`DelegateSubgroup=`), also when agents of an earlier start
+/// are in the groups beside it, and the kernel lets no process into the group above.
+const SUBGROUP_SINCE: u32 = 254;
+
+pub(super) fn text(scope: Scope, version: u32, start: &Start<'_>) -> Result<String, BootError> {
+    let texts = start.texts("a systemd unit")?;
+    let environment: String = texts
+        .environment
+        .iter()
+        .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"))))
+        .collect();
+    let (program, target) = (argument(texts.program), scope.target());
+    let script = argument(&START.replace("\\\n", ""));
+    let subgroup = if version >= SUBGROUP_SINCE { "DelegateSubgroup=supervisor\n" } else { "" };
+    let stop = argument(r#"exec "$0" down"#);
+    let mounts = quoted(texts.home);
+    Ok(format!(
+        "# Made by `phalanx up --enable`; `phalanx down --disable` takes it away.
+
+[Unit]
+Description=Phalanx: manager, bus and hostd of one installation
+After=network.target local-fs.target
+RequiresMountsFor={mounts}
+StartLimitIntervalSec=0
+
+[Service]
+# `up` returns once everything answers; what it left behind stays in this unit.
+Type=oneshot
+RemainAfterExit=yes
+{environment}# The groups below this unit are ours: limits of agents are enforced in them.
+Delegate=yes
+{subgroup}ExecStart=/bin/sh -c {script} {program}
+ExecStop=/bin/sh -c {stop} {program}
+# Agents outlive a stop or restart of this unit.
+KillMode=process
+TimeoutStartSec=90
+TimeoutStopSec=180
+LimitNOFILE=65536
+LimitNPROC=infinity
+TasksMax=infinity
+OOMPolicy=continue
+
+[Install]
+WantedBy={target}
+"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::layout::Layout;
+
+    #[test]
+    fn systemd_takes_the_unit_whatever_is_in_the_paths() {
+        if Command::new("systemd-analyze").arg("--version").output().is_err() {
+            eprintln!("skipped: there is no systemd-analyze");
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let odd = temp.path().join("it's 100% $HOME \"x\" \\ y");
+        std::fs::create_dir(&odd).unwrap();
+        let program = odd.join("phalanx");
+        std::fs::copy("/bin/true", &program).unwrap();
+        let layout = Layout::at(odd.join("home")).unwrap();
+        let path = ("PATH".into(), "/usr/bin:/a b".into());
+        let start = Start::new(program, &layout, std::iter::once(path));
+        for scope in [Scope::System, Scope::User] {
+            let unit = temp.path().join(format!("phalanx-{scope:?}.service"));
+            std::fs::write(&unit, text(scope, 0, &start).unwrap()).unwrap();
+            let manager = if scope == Scope::User { "--user" } else { "--system" };
+            let mut verify = Command::new("systemd-analyze");
+            verify.args(["verify", manager]).arg(&unit).env("XDG_RUNTIME_DIR", temp.path());
+            let checked = verify.output().unwrap();
+            let said = String::from_utf8_lossy(&checked.stderr);
+            assert!(checked.status.success() && !said.contains("phalanx-"), "{said}");
+        }
+    }
+}

@@ -1,18 +1,12 @@
 //! Limits by v1 controllers, and the unified hierarchy beside them for freeze, kill and events.
 //!
-//! Limits are set and read back through cgroups-rs with the controllers named (by itself it would
-//! make a group in every hierarchy). Its statistics are not used: they read a dozen files per group
-//! and answer 0 where a read failed, which must be "unknown" here.
+//! Plain files, as in `v2`: cgroups-rs makes a group in every hierarchy, answers 0 where a read failed, which must be
+//! "unknown" here, and brings a D-Bus client of 48 crates.
+//! Source: `Documentation/admin-guide/cgroup-v1/`, and `Documentation/scheduler/sched-bwc.rst`.
 //! Groups are made at the root of each mount: on v1 there is no delegation to respect, and this
 //! process's own group may be someone's container of limits.
 
 use std::path::{Path, PathBuf};
-
-use cgroups_rs::fs::cpu::CpuController;
-use cgroups_rs::fs::hierarchies::V1 as Mounts;
-use cgroups_rs::fs::memory::MemController;
-use cgroups_rs::fs::pid::PidController;
-use cgroups_rs::fs::{Cgroup, MaxValue};
 
 use super::detect::V1Mount;
 use super::files::{self, Core, read, read_number, value_of};
@@ -22,17 +16,18 @@ use super::{CgroupError, Enforced, Lack, Limits, Stats};
 const PERIOD_USEC: u64 = 100_000;
 /// v1 shows "no limit" as the largest page-aligned number; nothing real is above this.
 const NO_MEMORY_LIMIT: u64 = 1 << 62;
+const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
 
 #[derive(Debug, Clone)]
 pub(super) struct V1 {
     name: String,
     /// Mount points in which groups are made, the unified one included, each once.
     mounts: Vec<PathBuf>,
-    controllers: Vec<String>,
+    /// The wanted controllers that are mounted, and where.
+    controllers: Vec<(String, PathBuf)>,
     unified: Option<PathBuf>,
     freezer: Option<PathBuf>,
     cpuacct: Option<PathBuf>,
-    hierarchy: Mounts,
 }
 
 impl V1 {
@@ -64,21 +59,12 @@ impl V1 {
         for mount in &mounts {
             files::make_group(&mount.join(&name))?;
         }
-        let controllers =
-            WANTED.iter().filter(|name| find(name).is_some()).map(|&name| name.to_owned()).collect();
-        Ok(Self {
-            name,
-            mounts,
-            controllers,
-            unified: unified.map(Path::to_path_buf),
-            freezer,
-            cpuacct,
-            hierarchy: Mounts::new(),
-        })
+        let controllers = WANTED.iter().filter_map(|&name| Some((name.to_owned(), point(name)?))).collect();
+        Ok(Self { name, mounts, controllers, unified: unified.map(Path::to_path_buf), freezer, cpuacct })
     }
 
     pub(super) fn controllers(&self) -> Vec<String> {
-        self.controllers.clone()
+        self.controllers.iter().map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn can_freeze(&self) -> bool {
@@ -87,7 +73,7 @@ impl V1 {
 
     pub(super) fn reason(&self) -> Option<String> {
         let missing: Vec<_> =
-            WANTED.into_iter().filter(|name| !self.controllers.iter().any(|has| has == name)).collect();
+            WANTED.into_iter().filter(|name| !self.controllers.iter().any(|(has, _)| has == name)).collect();
         (!missing.is_empty())
             .then(|| format!("{} cannot be limited: no such v1 hierarchy is mounted", missing.join(", ")))
     }
@@ -119,116 +105,108 @@ impl V1 {
     }
 
     pub(super) fn of(&self, agent: &str) -> V1Limits {
+        let group = format!("{}/{agent}/agent", self.name);
+        let leaf_of = |name: &str| {
+            self.controllers.iter().find(|(has, _)| has == name).map(|(_, point)| point.join(&group))
+        };
         V1Limits {
-            path: format!("{}/{agent}/agent", self.name),
-            controllers: self.controllers.clone(),
-            hierarchy: self.hierarchy.clone(),
-            unified: self.unified.clone(),
-            cpuacct: self.cpuacct.clone(),
+            memory: leaf_of("memory"),
+            cpu: leaf_of("cpu"),
+            pids: leaf_of("pids"),
+            unified: self.unified.as_ref().map(|mount| mount.join(&group)),
+            cpuacct: self.cpuacct.as_ref().map(|mount| mount.join(&group)),
         }
     }
 }
 
-/// The `agent` leaf of one agent in the v1 hierarchies.
+/// The `agent` leaf of one agent in each v1 hierarchy that is there.
 #[derive(Debug, Clone)]
 pub(super) struct V1Limits {
-    path: String,
-    controllers: Vec<String>,
-    hierarchy: Mounts,
+    memory: Option<PathBuf>,
+    cpu: Option<PathBuf>,
+    pids: Option<PathBuf>,
     unified: Option<PathBuf>,
     cpuacct: Option<PathBuf>,
 }
 
 impl V1Limits {
-    fn group(&self) -> Cgroup {
-        let hierarchy = Box::new(self.hierarchy.clone());
-        Cgroup::load_with_specified_controllers(hierarchy, &self.path, self.controllers.clone())
-    }
-
     /// Sets all limits; what could not be set is returned with the kernel's reason.
     pub(super) fn set(&self, limits: &Limits) -> Vec<Lack> {
-        let group = self.group();
         let mut refused = Vec::new();
-        let mut note = |limit: &'static str, result: Result<(), cgroups_rs::fs::error::Error>| {
-            if let Err(error) = result {
-                refused.push(Lack { limit, reason: error.to_string() });
+        let mut set = |limit: &'static str, leaf: &Path, file: &str, value: String| {
+            if let Err(error) = std::fs::write(leaf.join(file), value) {
+                refused.push(Lack { limit, reason: format!("{file}: {error}") });
             }
         };
-        if let Some(memory) = group.controller_of::<MemController>() {
+        if let Some(leaf) = &self.memory {
+            // The files take signed numbers, of which -1 is "no limit".
             let bytes = limits.memory_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
-            // Memory plus swap must never be below memory: lift it, set the one, then bring it down.
-            let swap_is_counted = memory.set_memswap_limit(-1).is_ok();
-            note("memory", memory.set_limit(bytes));
+            // Memory plus swap must never be below memory: lift it, set the one, then bring it down. A kernel that
+            // does not count swap has no such file.
+            let swap_is_counted = std::fs::write(leaf.join(MEMORY_AND_SWAP), "-1").is_ok();
+            set("memory", leaf, "memory.limit_in_bytes", bytes.to_string());
             if swap_is_counted && bytes >= 0 {
-                note("swap", memory.set_memswap_limit(bytes));
+                set("swap", leaf, MEMORY_AND_SWAP, bytes.to_string());
             }
         }
-        if let Some(cpu) = group.controller_of::<CpuController>() {
+        if let Some(leaf) = &self.cpu {
             let quota = limits.cpu_millis.map_or(-1, |millis| i64::from(millis) * 100);
-            note("cpu", cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_USEC)));
+            set("cpu", leaf, "cpu.cfs_period_us", PERIOD_USEC.to_string());
+            set("cpu", leaf, "cpu.cfs_quota_us", quota.to_string());
         }
-        if let Some(pids) = group.controller_of::<PidController>() {
-            let most = limits.pids.map_or(MaxValue::Max, |pids| MaxValue::Value(i64::from(pids)));
-            note("pids", pids.set_pid_max(most));
+        if let Some(leaf) = &self.pids {
+            set(
+                "pids",
+                leaf,
+                "pids.max",
+                limits.pids.map_or_else(|| "max".to_owned(), |most| most.to_string()),
+            );
         }
         refused
     }
 
     pub(super) fn enforced(&self) -> Enforced {
-        let group = self.group();
-        let memory = self
-            .leaf_of::<MemController>(&group)
-            .and_then(|leaf| read_number(&leaf.join("memory.limit_in_bytes")).ok().flatten());
-        let cpu = group.controller_of::<CpuController>().and_then(|cpu| {
-            let quota = u64::try_from(cpu.cfs_quota().ok()?).ok()?;
-            u32::try_from((quota * 1000).checked_div(cpu.cfs_period().ok()?)?).ok()
-        });
-        let pids = group.controller_of::<PidController>().and_then(|pids| match pids.get_pid_max().ok()? {
-            MaxValue::Value(most) => u32::try_from(most).ok(),
-            MaxValue::Max => None,
-        });
-        Enforced { memory_bytes: memory.filter(|limit| *limit < NO_MEMORY_LIMIT), cpu_millis: cpu, pids }
+        // A limit of -1 is no number here, as `max` is none.
+        let number =
+            |leaf: &Option<PathBuf>, file: &str| read_number(&leaf.as_ref()?.join(file)).ok().flatten();
+        let cpu = number(&self.cpu, "cpu.cfs_quota_us")
+            .zip(number(&self.cpu, "cpu.cfs_period_us"))
+            .and_then(|(quota, period)| u32::try_from(quota.checked_mul(1000)?.checked_div(period)?).ok());
+        Enforced {
+            memory_bytes: number(&self.memory, "memory.limit_in_bytes")
+                .filter(|limit| *limit < NO_MEMORY_LIMIT),
+            cpu_millis: cpu,
+            pids: number(&self.pids, "pids.max").and_then(|most| u32::try_from(most).ok()),
+        }
     }
 
     pub(super) fn held_memory(&self) -> Result<Option<u64>, CgroupError> {
-        let group = self.group();
-        let Some(leaf) = self.leaf_of::<MemController>(&group) else { return Ok(None) };
+        let Some(leaf) = &self.memory else { return Ok(None) };
         let text = read(&leaf.join("memory.stat"))?;
         let held = |key: &str| value_of(&text, key).unwrap_or(0);
         Ok(Some(held("total_rss").saturating_add(held("total_shmem"))))
     }
 
     pub(super) fn stats(&self) -> Result<Stats, CgroupError> {
-        let group = self.group();
         let mut stats = Stats::default();
-        if let Some(leaf) = self.leaf_of::<MemController>(&group) {
+        if let Some(leaf) = &self.memory {
             stats.memory_bytes = read_number(&leaf.join("memory.usage_in_bytes"))?;
             stats.memory_peak_bytes = read_number(&leaf.join("memory.max_usage_in_bytes"))?;
             stats.oom_kills = value_of(&read(&leaf.join("memory.oom_control"))?, "oom_kill");
         }
-        if let Some(leaf) = self.leaf_of::<CpuController>(&group) {
+        if let Some(leaf) = &self.cpu {
             let nanoseconds = value_of(&read(&leaf.join("cpu.stat"))?, "throttled_time");
             stats.throttled_usec = nanoseconds.map(|time| time / 1000);
         }
-        if let Some(leaf) = self.leaf_of::<PidController>(&group) {
+        if let Some(leaf) = &self.pids {
             stats.pids = read_number(&leaf.join("pids.current"))?;
             stats.pids_refused = value_of(&read(&leaf.join("pids.events"))?, "max");
         }
         stats.cpu_usec = match (&self.unified, &self.cpuacct) {
-            (Some(unified), _) => value_of(&read(&unified.join(&self.path).join("cpu.stat"))?, "usage_usec"),
-            (None, Some(mount)) => {
-                read_number(&mount.join(&self.path).join("cpuacct.usage"))?.map(|time| time / 1000)
-            }
+            (Some(leaf), _) => value_of(&read(&leaf.join("cpu.stat"))?, "usage_usec"),
+            (None, Some(leaf)) => read_number(&leaf.join("cpuacct.usage"))?.map(|time| time / 1000),
             (None, None) => None,
         };
         Ok(stats)
-    }
-
-    fn leaf_of<'a, T>(&self, group: &'a Cgroup) -> Option<&'a Path>
-    where
-        &'a T: From<&'a cgroups_rs::fs::Subsystem>,
-        T: cgroups_rs::fs::Controller + cgroups_rs::fs::ControllIdentifier + 'a,
-    {
-        group.controller_of::<T>().map(cgroups_rs::fs::Controller::path)
     }
 }

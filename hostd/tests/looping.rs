@@ -301,7 +301,8 @@ async fn a_text_is_on_the_disk_before_the_record_that_names_it_and_typed_after_b
     held.settled().await;
     held.tell(started(1)).await;
     held.settled().await;
-    let typing = Typing { text: MessageText("hello".to_owned()), press_enter: true, at_once: false };
+    let typing =
+        Typing { text: MessageText("hello".to_owned()), press_enter: true, at_once: false, each_line: false };
     held.order(Command::Send {
         agent: agent(1),
         generation: Generation(1),

@@ -108,6 +108,7 @@ fn requests() -> Vec<(&'static str, Request)> {
                 enter_after_ms: Some(300),
                 refuse_on_draft: true,
                 timeout_ms: 5000,
+                refuse_lines: false,
             }),
         ),
         ("modes", Request::Modes),
@@ -126,15 +127,20 @@ fn requests() -> Vec<(&'static str, Request)> {
                     enter_after_ms: None,
                     refuse_on_draft: true,
                     timeout_ms: 10_000,
+                    refuse_lines: false,
                 },
             },
         ),
         ("typed", Request::Typed { id: "01jc8z4n5v7qk2w3x6y9abcdef".to_owned() }),
+        ("press-again", Request::PressAgain { id: "01jc8z4n5v7qk2w3x6y9abcdef".to_owned(), out_len: 4711 }),
     ]
 }
 
 fn replies() -> Vec<(&'static str, Reply)> {
-    let typed = Typed { outcome: TypeOutcome::NotDelivered, bracketed: true, draft_possible: 4 };
+    let typed =
+        Typed { outcome: TypeOutcome::NotDelivered, bracketed: true, draft_possible: 4, entered_at: None };
+    let entered =
+        Typed { outcome: TypeOutcome::Delivered, bracketed: true, draft_possible: 0, entered_at: Some(4711) };
     let refusal = Refusal { reason: RefusalReason::Draft, message: "no".to_owned() };
     let status = Status {
         child_alive: false,
@@ -152,6 +158,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
     vec![
         ("reply-done", Reply::Done),
         ("reply-typed", Reply::Typed(typed)),
+        ("reply-entered", Reply::Typed(entered)),
         ("reply-modes", Reply::Modes { set: vec![7, 25, 2004] }),
         ("reply-status", Reply::Status(Box::new(status))),
         ("reply-refused", Reply::Refused(refusal)),

@@ -194,9 +194,14 @@ impl Core {
                 Some(_) => self.change(now, agent, true, |a| a.destroy(now, generation, discard)),
             },
             Command::Send { agent, message, number, sha256, typing, .. } => {
-                let Typing { text, press_enter, at_once } = *typing;
-                let entry =
-                    MessageEntry { sha256, press_enter, at_once, ..MessageEntry::new(message, number, now) };
+                let Typing { text, press_enter, at_once, each_line } = *typing;
+                let entry = MessageEntry {
+                    sha256,
+                    press_enter,
+                    at_once,
+                    each_line,
+                    ..MessageEntry::new(message, number, now)
+                };
                 self.send(now, agent, entry, text)
             }
             // Of an agent that is not here there is nothing to take back, nor will there be: its `Send` is dropped.

@@ -108,6 +108,8 @@ pub struct MessageEntry {
     pub press_enter: bool,
     #[serde(default)]
     pub at_once: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub each_line: bool,
     pub state: MessageState,
     #[serde(default)]
     pub reason: String,
@@ -128,6 +130,7 @@ impl MessageEntry {
             sha256: String::new(),
             press_enter: false,
             at_once: false,
+            each_line: false,
             state: MessageState::Queued,
             reason: String::new(),
             at,

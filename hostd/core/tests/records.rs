@@ -66,6 +66,7 @@ fn messages() -> MessageLedger {
         sha256: "d".repeat(64),
         press_enter: true,
         at_once: true,
+        each_line: false,
         state: MessageState::NotDelivered,
         reason: "its program has ended".to_owned(),
         at: AT,

@@ -77,6 +77,11 @@ fn texts(terminal: &Terminal, history: usize, colours: bool) -> (Vec<String>, Ve
     if size(&lines) > TEXT_MAX {
         (style, lines) = (Style::Plain, terminal.lines(Style::Plain));
     }
+    if size(&lines) > TEXT_MAX {
+        // The largest screen, full of wide characters: each row is cut, and shows it.
+        let room = TEXT_MAX.checked_div(lines.len()).unwrap_or(0).saturating_sub(8);
+        lines = lines.into_iter().map(|line| cut(line, room)).collect();
+    }
     let room = TEXT_MAX.saturating_sub(size(&lines));
     let mut above = terminal.history(history, style);
     let mut taken = 0;
@@ -87,6 +92,14 @@ fn texts(terminal: &Terminal, history: usize, colours: bool) -> (Vec<String>, Ve
     let fits = fits.count();
     above.drain(..above.len().saturating_sub(fits));
     (lines, above)
+}
+
+fn cut(mut line: String, room: usize) -> String {
+    if line.len() > room {
+        line.truncate(line.floor_char_boundary(room));
+        line.push('…');
+    }
+    line
 }
 
 fn written_at(transcript: &Path) -> Option<Timestamp> {

@@ -7,6 +7,7 @@
 mod capture;
 mod colours;
 mod signs;
+mod standing;
 mod terminal;
 mod title;
 mod transcript;
@@ -14,6 +15,7 @@ mod watched;
 mod watcher;
 
 pub use self::capture::{Capture, capture};
+pub use self::standing::{Looked, Standing, standing};
 pub use self::terminal::{Size, Terminal};
 pub use self::watched::Watch;
 pub use self::watcher::{WatchSink, Watcher};

@@ -15,6 +15,9 @@ const CHOICES_MAX: usize = 12;
 pub(super) struct View {
     /// The last rows that are not blank and what stands between them, as lines.
     pub(super) rows: String,
+    /// The same rows as the terminal has them: the cursor's up to the cursor, every other that is not full with a blank
+    /// at its end. A prompt often ends with one.
+    pub(super) padded: String,
     /// The cursor's row up to the cursor.
     pub(super) cursor: String,
     pub(super) title: String,
@@ -25,9 +28,22 @@ impl View {
         let lines = terminal.lines(Style::Plain);
         let end = lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
         let start = end.saturating_sub(usize::from(rows));
+        let (cursor, place) = (terminal.before_cursor(), usize::from(terminal.place().row));
+        let cols = usize::from(terminal.size().cols());
+        let shown = lines.get(start..end).unwrap_or_default();
+        let padded = (start..).zip(shown).map(|(row, line)| {
+            if row == place && cursor.len() > line.len() {
+                cursor.clone()
+            } else if line.is_empty() || line.chars().count() >= cols {
+                line.clone()
+            } else {
+                format!("{line} ")
+            }
+        });
         Self {
-            rows: lines.get(start..end).unwrap_or_default().join("\n"),
-            cursor: terminal.before_cursor(),
+            padded: padded.collect::<Vec<_>>().join("\n"),
+            rows: shown.join("\n"),
+            cursor,
             title: terminal.title().to_owned(),
         }
     }
@@ -75,7 +91,7 @@ impl Compiled {
     fn is_shown(&self, view: &View) -> bool {
         let holds = |pattern: &Option<Regex>, text: &str| pattern.as_ref().is_none_or(|p| p.is_match(text));
         (self.shows_something() || self.children.is_some())
-            && holds(&self.screen, &view.rows)
+            && (holds(&self.screen, &view.rows) || holds(&self.screen, &view.padded))
             && holds(&self.cursor, &view.cursor)
             && holds(&self.title, &view.title)
     }
@@ -224,7 +240,8 @@ mod tests {
         let both = Sign { title: Some("^idle".into()), cursor: Some("> $".into()), ..sign("ready") };
         let signs =
             Signs::compile(&Signals { idle: vec![both, Sign::default()], ..Signals::default() }).unwrap();
-        let view = View { rows: "ready".into(), cursor: "> ".into(), title: "idle".into() };
+        let view =
+            View { rows: "ready".into(), cursor: "> ".into(), title: "idle".into(), ..View::default() };
         let activity = |view: &View| signs.judge(view, || HasChildren::No).activity;
         assert_eq!(activity(&view), Activity::Idle);
         for other in [
@@ -283,6 +300,21 @@ mod tests {
         assert_eq!(dialog("Allow? (y/n)").text, "Allow? (y/n)");
         assert_eq!(dialog("Version 1.2 is here\nPress enter").text, "Press enter");
         assert_eq!(dialog(&"x?".repeat(1000)).text.len(), TEXT_MAX);
+    }
+
+    #[test]
+    fn a_blank_at_the_end_of_a_prompt_is_part_of_its_row() {
+        let shows = |bytes: &str, pattern: &str| {
+            let mut terminal = Terminal::new(super::super::Size::new(5, 10), 0).unwrap();
+            terminal.feed(bytes.as_bytes());
+            let signs = Signs::compile(&Signals { idle: vec![sign(pattern)], ..Signals::default() }).unwrap();
+            signs.judge(&View::of(&terminal, 5), || HasChildren::No).activity == Activity::Idle
+        };
+        assert!(shows("out\r\n> ", "> $") && shows("out\r\n> ", "^> \\z") && shows("> ", ">$"));
+        assert!(shows("out\r\n>>  ", ">>  $"), "as many as were printed");
+        assert!(!shows("> typed", "> $") && !shows("out\r\n>", ">  $"));
+        assert!(shows("\x1b[?25l> \r\nhelp", "^> $"), "also where the cursor is elsewhere");
+        assert!(!shows("012345678>", "> $"), "a row that is full has none");
     }
 
     #[test]

@@ -1,13 +1,10 @@
 //! A terminal without a window: bytes of a program in, the screen that they draw out. The emulator is `avt`'s.
 
-use protocol::screen::CursorPlace;
+use protocol::screen::{COLS_MAX, CursorPlace, ROWS_MAX};
 
 use super::colours;
 use super::title::Title;
 
-/// More than anybody's terminal has. A program can claim any size for its own, and rows cost memory.
-const ROWS_MAX: u16 = 300;
-const COLS_MAX: u16 = 500;
 /// Where nothing says how large the terminal is.
 const ROWS: u16 = 40;
 const COLS: u16 = 120;

@@ -28,12 +28,18 @@ pub(super) struct Tail {
 impl Tail {
     /// The last `limit` bytes after `begin`; nothing for a program that never printed.
     pub(super) fn read(path: &Path, begin: u64, limit: u64) -> io::Result<Self> {
+        Self::read_to(path, begin, None, limit)
+    }
+
+    /// As it was when the transcript was only so long.
+    pub(super) fn read_to(path: &Path, begin: u64, end: Option<u64>, limit: u64) -> io::Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),
         };
-        let length = file.metadata()?.len();
+        let written = file.metadata()?.len();
+        let length = end.map_or(written, |end| end.min(written));
         let begin = begin.min(length);
         let from = length.saturating_sub(limit).max(begin);
         let mut bytes = vec![0_u8; usize::try_from(length - from).unwrap_or(usize::MAX)];

@@ -183,6 +183,33 @@ pub fn comes_of(pid: i32, ancestors: &[i32]) -> io::Result<bool> {
     Ok(false)
 }
 
+/// What some processes that all wait have used of the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rest {
+    cpu_ticks: u64,
+}
+
+impl Rest {
+    /// `None` where one of them runs, is stopped or waits for a disk.
+    pub fn of(pids: &[i32]) -> io::Result<Option<Self>> {
+        let mut cpu_ticks = 0_u64;
+        for pid in pids {
+            let Some(stat) = read_stat(*pid)?.filter(|stat| !stat.has_ended()) else { continue };
+            if stat.state != 'S' {
+                return Ok(None);
+            }
+            cpu_ticks = cpu_ticks.saturating_add(stat.cpu_ticks);
+        }
+        Ok(Some(Self { cpu_ticks }))
+    }
+
+    /// Whether they have used at most so many clock ticks since.
+    #[must_use]
+    pub fn rests_since(self, then: Self, ticks: u64) -> bool {
+        self.cpu_ticks.saturating_sub(then.cpu_ticks) <= ticks
+    }
+}
+
 /// All processes at one moment.
 #[derive(Debug, Clone)]
 pub struct ProcessTable {

@@ -7,6 +7,10 @@ use crate::agent::Phase;
 use crate::ids::{AgentId, HostId};
 use crate::time::Timestamp;
 
+/// The largest terminal that a viewer may give a program, and that is rendered: more than anybody's has.
+pub const ROWS_MAX: u16 = 500;
+pub const COLS_MAX: u16 = 1_000;
+
 /// The screen of a program's terminal, rendered from its transcript.
 ///
 /// Text is what a terminal shows: no control characters. Where colours were asked for, lines hold SGR sequences

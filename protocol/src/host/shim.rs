@@ -329,6 +329,13 @@ pub enum Request {
     Typed {
         id: String,
     },
+    /// Presses Enter once more on a message whose text the program left standing. Refused
+    /// ([`RefusalReason::Changed`]) unless this message's Enter is the last thing that was typed, has been read, and
+    /// the program has printed nothing beyond `out_len`, which its asker has looked at.
+    PressAgain {
+        id: String,
+        out_len: u64,
+    },
 }
 
 /// Text for the program, typed in one piece: nothing an attached person types comes between it and its Enter.
@@ -346,6 +353,10 @@ pub struct TypeText {
     /// How long the program may leave it unread.
     #[serde(default = "default_type_timeout_ms")]
     pub timeout_ms: u64,
+    /// Refuse ([`RefusalReason::SeveralLines`]) more than one line where the program takes no pastes: each would be
+    /// submitted on its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refuse_lines: bool,
 }
 
 const fn default_type_timeout_ms() -> u64 {
@@ -360,6 +371,7 @@ impl fmt::Debug for TypeText {
             .field("enter_after_ms", &self.enter_after_ms)
             .field("refuse_on_draft", &self.refuse_on_draft)
             .field("timeout_ms", &self.timeout_ms)
+            .field("refuse_lines", &self.refuse_lines)
             .finish()
     }
 }
@@ -395,6 +407,10 @@ pub struct Typed {
     pub bracketed: bool,
     /// Bytes attached people had typed since the last Enter when the text was.
     pub draft_possible: u64,
+    /// Length of `out.raw` when the Enter after a bracketed paste was pressed: what the program showed before it. None
+    /// from an older shim, and where no Enter was pressed apart from the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entered_at: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -437,6 +453,10 @@ pub enum RefusalReason {
     LineTooLong,
     /// Nothing of this message was typed.
     NotTyped,
+    /// The program takes no pastes, and the text has several lines.
+    SeveralLines,
+    /// Something was typed or printed since: it may no longer be this message's text that Enter would submit.
+    Changed,
     #[serde(other)]
     Unknown,
 }

@@ -35,6 +35,10 @@ pub struct Typing {
     /// Also while the program works; never while it asks a person, is frozen, or is not ready.
     #[serde(default)]
     pub at_once: bool,
+    /// Several lines may be submitted one by one, where the program takes no pastes. Without it such a text is not
+    /// delivered; an older host types it anyway.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub each_line: bool,
 }
 
 wire_enum!(

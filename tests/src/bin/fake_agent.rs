@@ -12,7 +12,7 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, Read, Write};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::termios;
@@ -47,6 +47,7 @@ fn do_step(step: &str, words: &mut dyn Iterator<Item = String>) {
         "lines" => lines(number(&word()), number(&word())),
         "ask" => ask(&word()),
         "echo-input" => echo_input(),
+        "input-line" => input_line(number(&word())),
         // Time and processes
         "sleep" => std::thread::sleep(Duration::from_millis(number(&word()))),
         "hang" => hang(),
@@ -102,6 +103,42 @@ fn ask(question: &str) {
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).unwrap();
     println!("GOT[{}]", answer.trim_end());
+}
+
+/// An input line that takes pastes and swallows every Enter that follows one within so many milliseconds, as many
+/// programs with a screen do. What is submitted is printed, with the number of Enters that it took.
+fn input_line(swallows_ms: u64) {
+    make_terminal_raw();
+    print(b"\x1b[?2004h> ");
+    let (mut line, mut enters, mut pasted_at) = (Vec::new(), 0, None::<Instant>);
+    let mut bytes = [0_u8; 4096];
+    loop {
+        let count = std::io::stdin().lock().read(&mut bytes).unwrap();
+        if count == 0 {
+            return;
+        }
+        for byte in bytes.iter().take(count) {
+            line.push(*byte);
+            if line.ends_with(b"\x1b[200~") {
+                line.truncate(line.len() - 6);
+            } else if line.ends_with(b"\x1b[201~") {
+                line.truncate(line.len() - 6);
+                pasted_at = Some(Instant::now());
+                print(String::from_utf8_lossy(&line).replace('\n', "\r\n  ").as_bytes());
+            } else if line.last() == Some(&b'\r') && !line.contains(&0x1b) {
+                line.pop();
+                enters += 1;
+                if pasted_at.is_some_and(|at| at.elapsed() < Duration::from_millis(swallows_ms)) {
+                    continue;
+                }
+                let submitted = String::from_utf8_lossy(&line).into_owned();
+                print(format!("\r\nGOT[{submitted}] after {enters}\r\n> ").as_bytes());
+                (line, enters, pasted_at) = (Vec::new(), 0, None);
+            } else if pasted_at.is_some() && *byte != 0x1b && !line.contains(&0x1b) {
+                print(&[*byte]);
+            }
+        }
+    }
 }
 
 fn echo_input() {

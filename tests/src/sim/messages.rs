@@ -36,7 +36,7 @@ impl World {
         for n in 0..self.dice.between(0, 5) {
             let at = created + self.dice.between(0, 30_000);
             let (text, press_enter) = (MessageText(format!("{name} {n}")), self.dice.percent(90));
-            let typing = Typing { text, press_enter, at_once: false };
+            let typing = Typing { text, press_enter, at_once: false, each_line: false };
             let key = self.key();
             self.plan(at, Request::SendMessage { key, targets: vec![name.to_owned()], typing });
         }

@@ -1,6 +1,7 @@
 //! Texts typed into agents' terminals: once, in order, to whom they may be typed, whatever is killed meanwhile.
 
 use phalanx_tests::install::Install;
+use phalanx_tests::programs;
 use phalanx_tests::wait;
 use serde_json::Value;
 
@@ -31,7 +32,10 @@ fn a_text_arrives_as_it_is_and_what_cannot_be_typed_is_refused() {
     install.run(&["send", "t", "hello", "there"]).succeeded();
     install.run(&["message", "t", "--", "-----BEGIN;"]).succeeded();
     let file = install.file("text", "one; #{x} $HOME\r\nnaïve 名前\n");
-    install.run(&["send", "t", "-f", &file]).succeeded();
+    let refused = install.run(&["send", "t", "-f", &file]).ended_with(1).stderr;
+    assert!(refused.contains("each of the 2 lines would be submitted on its own"), "{refused}");
+    assert!(refused.contains("CR LF are typed as LF"), "{refused}");
+    install.run(&["send", "t", "--lines", "-f", &file]).succeeded();
     let wanted = ["hello there", "-----BEGIN;", "one; #{x} $HOME", "naïve 名前"];
     wait::until(wait::LIMIT, "all of it", || got(&install, "t"), |lines| lines == &wanted);
 
@@ -107,10 +111,46 @@ fn who_waits_for_the_turn_is_told_when_the_program_is_at_its_prompt_again() {
     let gate = install.text_path("gate");
     let slow = format!("import os, time\nwhile not os.path.exists({gate:?}): time.sleep(0.05)\n\n");
     let file = install.file("slow.py", slow);
-    install.run(&["send", "calc", "-f", &file, "--wait=1s"]).ended_with(124);
+    install.run(&["send", "calc", "--lines", "-f", &file, "--wait=1s"]).ended_with(124);
     install.run(&["send", "calc", "6 * 7", "--no-wait"]).succeeded();
     let shown = || install.run(&["capture", "calc"]).succeeded().text();
     assert!(!shown().contains("42"), "it is at work");
     install.file("gate", "");
     wait::until(wait::LIMIT, "the next one follows", shown, |text| text.contains("42"));
+}
+
+/// An agent with an input line that takes pastes and swallows the Enters of so many milliseconds after one.
+fn input_line(install: &Install, name: &str, swallows_ms: &str) {
+    let program = programs::fake_agent();
+    install.run(&["create", name, "--", &program, "input-line", swallows_ms]).succeeded();
+    let shown = || install.run(&["capture", name]).succeeded().text();
+    wait::until(wait::LIMIT, "its input line", shown, |text| text.contains('>'));
+}
+
+#[test]
+fn enter_is_pressed_again_on_exactly_the_text_that_still_stands_there() {
+    let install = Install::start();
+    input_line(&install, "t", "1000");
+    let mut wanted = Vec::new();
+    for text in [
+        "one",
+        "a text of several\nlines, the last of which is longer than the terminal is wide, so that it is wrapped somewhere in the middle of a word",
+    ] {
+        install.run(&["send", "t", text, "--timeout", "60s"]).succeeded();
+        wanted.push(text.lines().next().unwrap());
+    }
+    let shown = install.run(&["logs", "t"]).succeeded().text();
+    for text in wanted {
+        assert!(shown.contains(&format!("GOT[{text}")), "{text}: {shown}");
+    }
+    assert_eq!(shown.matches("after 2").count(), 2, "an Enter more than is needed is never pressed: {shown}");
+}
+
+#[test]
+fn a_text_that_no_enter_submits_is_unknown_and_told_so() {
+    let install = Install::start();
+    input_line(&install, "t", "600000");
+    let told = install.run(&["send", "t", "one", "--timeout", "60s"]).ended_with(9).stderr;
+    assert!(told.contains("unknown") && told.contains("submission not seen"), "{told}");
+    assert!(!install.run(&["logs", "t"]).succeeded().text().contains("GOT"), "nothing was submitted");
 }

@@ -191,6 +191,10 @@ impl Agent {
         if self.record.wanted != Wanted::Running {
             return Some("it is being decided whether it is destroyed");
         }
+        // Before its readiness: a program that asks whether it may begin shows no sign of that before it is answered.
+        if self.phase() == Phase::Blocked {
+            return Some("it asks a person something, which a message must not answer");
+        }
         if !self.ready {
             return Some("it has not shown its sign of readiness yet");
         }

@@ -24,7 +24,7 @@ pub(crate) fn send(number: u64) -> Command {
         message: message_id(number),
         number,
         sha256: "0".repeat(64),
-        typing: Box::new(Typing { text, press_enter: true, at_once: false }),
+        typing: Box::new(Typing { text, press_enter: true, at_once: false, each_line: false }),
     }
 }
 

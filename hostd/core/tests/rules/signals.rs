@@ -32,6 +32,15 @@ fn seen(bench: &mut Bench, activity: Activity) -> Vec<Effect> {
 }
 
 #[test]
+fn a_message_for_one_that_asks_before_it_is_ready_waits_for_the_answer() {
+    let mut bench = running();
+    seen(&mut bench, Activity::Asking(dialog()));
+    let told = report(&bench.order(crate::messages::send(1)));
+    let waits = &told.messages.list[0].reason;
+    assert!(!told.ready && waits.contains("asks a person something"), "{waits}");
+}
+
+#[test]
 fn a_phase_follows_what_is_seen_and_each_change_is_an_event() {
     let mut bench = running();
     let rows = [

@@ -6,6 +6,8 @@ use protocol::shim::{
     Event, Refusal, RefusalReason, Reply, Request, SOCKET_VERSION, Status, TypeHow, TypeText, file, kind,
 };
 
+use protocol::screen::{COLS_MAX, ROWS_MAX};
+
 use super::client::{Client, View};
 use super::limits::Limits;
 use super::supervisor::Supervisor;
@@ -120,6 +122,9 @@ impl Supervisor {
             Request::Typed { id: message } => {
                 return self.typed(id, frame_id, &message).unwrap_or_else(|refusal| Some(Err(refusal)));
             }
+            Request::PressAgain { id: message, out_len } => {
+                return self.press_again(id, frame_id, &message, out_len).err().map(Err);
+            }
             Request::Modes => Ok(Reply::Modes { set: self.modes.set() }),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::RenewLease { deadline_boottime_ms } => {
@@ -141,6 +146,7 @@ impl Supervisor {
         let Some(client) = self.client(id) else { return };
         client.view = view;
         client.forget_output();
+        let (rows, cols) = clamped(rows, cols);
         let size = self.pty.size();
         if rows > 0 && cols > 0 && (rows, cols) != size {
             // The new size is a reason to draw in itself.
@@ -189,6 +195,7 @@ impl Supervisor {
         }
         if rows > 0 && cols > 0 {
             self.nudge_at = None;
+            let (rows, cols) = clamped(rows, cols);
             self.pty.resize(rows, cols);
         }
         Ok(Reply::Done)
@@ -233,6 +240,13 @@ impl Supervisor {
             );
             return Err(refusal(RefusalReason::LineTooLong, &message));
         }
+        if text.refuse_lines && !paste_on && text.bytes.contains(&b'\n') {
+            let lines = text.bytes.split(|byte| *byte == b'\n').count();
+            let message = format!(
+                "the program takes no pastes: each of the {lines} lines would be submitted on its own"
+            );
+            return Err(refusal(RefusalReason::SeveralLines, &message));
+        }
         if !self.typist.has_room() {
             let message = "the program has not read what was typed before";
             return Err(refusal(RefusalReason::Busy, message));
@@ -245,6 +259,18 @@ impl Supervisor {
         let asker = Asker { client: id, frame_id: frame_id.to_owned() };
         self.typist.text(facts::boottime_ms(), asker, message, text, paste_on);
         Ok(())
+    }
+
+    fn press_again(&mut self, id: u64, frame_id: &str, message: &str, out_len: u64) -> Result<(), Refusal> {
+        if self.end.is_some() {
+            return Err(refusal(RefusalReason::Ended, "the program has ended"));
+        }
+        let asker = Asker { client: id, frame_id: frame_id.to_owned() };
+        let is_as_seen = self.output.len() == out_len && !self.pty.has_unread_input();
+        if is_as_seen && self.typist.again(facts::boottime_ms(), asker, message) {
+            return Ok(());
+        }
+        Err(refusal(RefusalReason::Changed, "something was typed or printed since it was looked at"))
     }
 
     fn status(&self) -> Status {
@@ -311,6 +337,11 @@ impl Supervisor {
             .map(|()| Reply::Done)
             .map_err(|error| refusal(RefusalReason::Failed, &format!("cannot send signal {signo}: {error}")))
     }
+}
+
+/// A terminal can claim any size; a program that draws for it would never be done.
+fn clamped(rows: u16, cols: u16) -> (u16, u16) {
+    (rows.min(ROWS_MAX), cols.min(COLS_MAX))
 }
 
 fn refusal(reason: RefusalReason, message: &str) -> Refusal {

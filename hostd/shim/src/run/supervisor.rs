@@ -372,7 +372,7 @@ impl Supervisor {
             match self.pty.write(bytes) {
                 Ok(0) => return,
                 Ok(count) => {
-                    if let Some(answer) = self.typist.wrote(facts::boottime_ms(), count) {
+                    if let Some(answer) = self.typist.wrote(facts::boottime_ms(), count, self.output.len()) {
                         self.answer_typed(answer);
                     }
                 }

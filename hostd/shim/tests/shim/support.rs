@@ -335,7 +335,14 @@ impl Connection {
 
     pub(crate) fn type_text(&mut self, bytes: &[u8], how: TypeHow, enter_after_ms: Option<u64>) -> Reply {
         let bytes = bytes.to_vec();
-        let text = TypeText { bytes, how, enter_after_ms, refuse_on_draft: false, timeout_ms: 10_000 };
+        let text = TypeText {
+            bytes,
+            how,
+            enter_after_ms,
+            refuse_on_draft: false,
+            timeout_ms: 10_000,
+            refuse_lines: false,
+        };
         self.ask(&Request::Type(text))
     }
 

@@ -92,6 +92,7 @@ fn a_persons_keys_never_come_between_a_text_and_its_enter() {
         enter_after_ms: Some(400),
         refuse_on_draft: false,
         timeout_ms: 10_000,
+        refuse_lines: false,
     };
     sender.send(&Request::Type(text.clone()));
     wait_got(&agent, b"\x1b[200~text\x1b[201~");
@@ -117,6 +118,7 @@ fn a_program_that_does_not_read_makes_an_answer_of_unknown_and_no_enter() {
         enter_after_ms: Some(10),
         refuse_on_draft: false,
         timeout_ms: 200,
+        refuse_lines: false,
     };
     assert_eq!(typed(&connection.ask(&Request::Type(text))).outcome, TypeOutcome::Unknown);
     std::fs::write(agent.path("go"), "").unwrap();
@@ -141,6 +143,7 @@ fn message(id: &str, bytes: &[u8]) -> Request {
         enter_after_ms: Some(50),
         refuse_on_draft: true,
         timeout_ms: 10_000,
+        refuse_lines: false,
     };
     Request::Message { id: id.to_owned(), text }
 }
@@ -180,4 +183,59 @@ fn a_line_that_the_terminal_would_cut_is_refused_and_the_longest_one_arrives() {
     let text = format!("a\n{longest}\nb");
     assert_eq!(typed(&connection.ask(&message("m2", text.as_bytes()))).outcome, TypeOutcome::Delivered);
     wait_got(&agent, format!("{text}\n").as_bytes());
+}
+
+#[test]
+fn enter_is_pressed_again_only_on_a_screen_that_was_looked_at() {
+    let agent = recorder("\\033[?2004h");
+    let mut connection = with_bracketed_paste(&agent);
+    let delivered = typed(&connection.ask(&message("m1", b"once")));
+    let seen = delivered.entered_at.unwrap();
+    wait_got(&agent, b"\x1b[200~once\x1b[201~\r");
+    assert_eq!(seen, connection.status().out_len);
+    let again = |out_len| Request::PressAgain { id: "m1".to_owned(), out_len };
+    assert_eq!(refused(&connection.ask(&again(seen + 1))), RefusalReason::Changed);
+    assert_eq!(typed(&connection.ask(&again(seen))).outcome, TypeOutcome::Delivered);
+    wait_got(&agent, b"\x1b[200~once\x1b[201~\r\r");
+    let mut person = agent.connect();
+    person.attach(24, 80);
+    person.input(b"x");
+    wait_got(&agent, b"\x1b[200~once\x1b[201~\r\rx");
+    assert_eq!(
+        refused(&connection.ask(&again(seen))),
+        RefusalReason::Changed,
+        "it is not only ours any more"
+    );
+}
+
+#[test]
+fn several_lines_are_not_submitted_one_by_one_where_that_was_not_asked_for() {
+    let agent = recorder("");
+    let text = TypeText {
+        bytes: b"two\nlines".to_vec(),
+        how: TypeHow::Auto,
+        enter_after_ms: Some(10),
+        refuse_on_draft: false,
+        timeout_ms: 10_000,
+        refuse_lines: true,
+    };
+    let one = TypeText { bytes: b"one".to_vec(), ..text.clone() };
+    let mut connection = agent.connect();
+    assert_eq!(refused(&connection.ask(&Request::Type(text))), RefusalReason::SeveralLines);
+    typed(&connection.ask(&Request::Type(one)));
+    wait_got(&agent, b"one\r");
+}
+
+#[test]
+fn a_viewer_cannot_give_the_program_a_terminal_beyond_all_screens() {
+    let agent = recorder("");
+    let mut viewer = agent.connect();
+    viewer.attach(u16::MAX, u16::MAX);
+    let mut connection = agent.connect();
+    wait_until("the size is clamped", || {
+        let status = connection.status();
+        (status.rows, status.cols) == (500, 1_000)
+    });
+    viewer.ask(&Request::Resize { rows: 60_000, cols: 30 });
+    assert_eq!((connection.status().rows, connection.status().cols), (500, 30));
 }

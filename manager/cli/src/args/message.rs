@@ -11,7 +11,7 @@ pub struct Send {
     /// The agent (NAME, NAME@HOST, TASK, RUN/TASK or an id; none with -l), then the text; a text that begins with '-' after --
     ///
     /// Words are joined by spaces; '-' alone reads standard input. The last line end of a file or of standard input is
-    /// taken for the Enter.
+    /// taken for the Enter. Line ends CR LF are typed as LF.
     #[arg(value_name = "AGENT] [TEXT")]
     pub words: Vec<String>,
     /// Read the text from a file, '-' for standard input
@@ -23,6 +23,9 @@ pub struct Send {
     /// Leave the text in the program's input line: press no Enter
     #[arg(long)]
     pub no_enter: bool,
+    /// Submit several lines one by one where the program takes no pastes; without this they are not delivered to it
+    #[arg(long)]
+    pub lines: bool,
     /// Also while the program works; never while it asks a person, is frozen, or is not ready
     #[arg(long)]
     pub now: bool,

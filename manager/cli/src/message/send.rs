@@ -38,7 +38,12 @@ pub fn run(context: &Context, args: &Send) -> Result<u8, Failure> {
     if turn.is_some() {
         refuse_without_signals(&mut client, &targets)?;
     }
-    let typing = Typing { text: MessageText(text), press_enter: !args.no_enter, at_once: args.now };
+    let typing = Typing {
+        text: MessageText(text),
+        press_enter: !args.no_enter,
+        at_once: args.now,
+        each_line: args.lines,
+    };
     let request = Request::SendMessage { key: key.clone(), targets, typing };
     let sent = match client.ask(&request).map_err(|failure| with_key(failure, "phalanx send", &key))? {
         Reply::Sent(sent) => sent,

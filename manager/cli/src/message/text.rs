@@ -7,6 +7,7 @@ use protocol::message::{TEXT_LIMIT, has_controls};
 
 use super::super::args::message::Send;
 use super::super::error::Failure;
+use super::super::output::pipe::say;
 
 /// The agent that is named, if one is, and the text.
 pub fn read(args: &Send) -> Result<(Option<String>, String), Failure> {
@@ -52,6 +53,9 @@ fn whole(failed: &str, reader: impl Read, args: &Send) -> Result<String, Failure
         let at = error.utf8_error().valid_up_to();
         Failure::usage(format!("the text is not UTF-8: byte {at} begins no character"))
     })?;
+    if text.contains("\r\n") {
+        say("note: its line ends CR LF are typed as LF");
+    }
     let mut text = text.replace("\r\n", "\n");
     if !args.no_enter && text.ends_with('\n') {
         text.pop();
@@ -91,6 +95,7 @@ mod tests {
             labels: Vec::new(),
             no_enter: false,
             now: false,
+            lines: false,
             timeout: "10s".to_owned(),
             no_wait: false,
             key: None,

@@ -17,7 +17,9 @@ pub(crate) fn message_id() -> MessageId {
 }
 
 pub(crate) fn typing() -> Typing {
-    Typing { text: MessageText(text("go on;\n\tné 名")), press_enter: true, at_once: true }
+    Typing {
+        text: MessageText(text("go on;\n\tné 名")), press_enter: true, at_once: true, each_line: false
+    }
 }
 
 fn order(command: Command) -> Order {

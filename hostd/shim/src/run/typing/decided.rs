@@ -15,7 +15,14 @@ pub(crate) struct Decided {
 
 impl Decided {
     pub(crate) fn note(&mut self, id: String, typed: Typed) {
-        if typed.outcome == TypeOutcome::NotDelivered || self.of(&id).is_some() {
+        if typed.outcome == TypeOutcome::NotDelivered {
+            return;
+        }
+        if let Some((_, known)) = self.last.iter_mut().rev().find(|(known, _)| *known == id) {
+            // Enter was pressed once more: the outcome stays, what was shown before the last Enter is news.
+            if known.outcome == typed.outcome {
+                *known = typed;
+            }
             return;
         }
         if self.last.len() >= KEPT {
@@ -34,7 +41,7 @@ mod tests {
     use super::*;
 
     fn typed(outcome: TypeOutcome) -> Typed {
-        Typed { outcome, bracketed: false, draft_possible: 0 }
+        Typed { outcome, bracketed: false, draft_possible: 0, entered_at: None }
     }
 
     #[test]

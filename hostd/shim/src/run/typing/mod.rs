@@ -23,6 +23,10 @@ const BACKLOG_LIMIT: usize = 64 * 1024;
 /// How often it is looked whether the program has read a paste.
 const UNREAD_AGAIN_MS: u64 = 20;
 const ENTER: &[u8] = b"\r";
+/// How often Enter is pressed for one message at most.
+const ENTERS: u32 = 8;
+/// The terminal has room for an Enter at once, or its program does not read.
+const AGAIN_LIMIT_MS: u64 = 1_000;
 
 /// Who gets the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ struct Text {
     /// Of a text that is typed once, however often it is asked for.
     message: Option<String>,
     draft: u64,
+    /// How much the program had printed when Enter was pressed.
+    entered_at: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +79,8 @@ pub(crate) struct Typist {
     items: VecDeque<Item>,
     draft: Draft,
     decided: Decided,
+    /// The message whose Enter is the last thing that was typed, and how often it was pressed.
+    entered: Option<(String, u32)>,
 }
 
 impl Typist {
@@ -125,7 +133,30 @@ impl Typist {
             askers: vec![asker],
             message,
             draft: 0,
+            entered_at: None,
         }));
+    }
+
+    /// Presses Enter again on a message, unless anything else was typed since, waits to be typed, or it was pressed
+    /// too often.
+    pub(crate) fn again(&mut self, now: u64, asker: Asker, message: &str) -> bool {
+        let may_be = self.items.is_empty()
+            && self.entered.as_ref().is_some_and(|(last, count)| last == message && *count < ENTERS);
+        if may_be {
+            self.items.push_back(Item::Text(Text {
+                bytes: Vec::new(),
+                enter_after: None,
+                phase: Phase::Enter,
+                deadline: now.saturating_add(AGAIN_LIMIT_MS),
+                bracketed: true,
+                presses_enter: true,
+                askers: vec![asker],
+                message: Some(message.to_owned()),
+                draft: 0,
+                entered_at: None,
+            }));
+        }
+        may_be
     }
 
     /// Bytes attached people may have typed without sending, those still waiting here included.
@@ -159,8 +190,9 @@ impl Typist {
         }
     }
 
-    /// The terminal has taken `count` of [`Self::next_bytes`].
-    pub(crate) fn wrote(&mut self, now: u64, count: usize) -> Option<Answer> {
+    /// The terminal has taken `count` of [`Self::next_bytes`]; the program has printed `out_len` so far.
+    pub(crate) fn wrote(&mut self, now: u64, count: usize, out_len: u64) -> Option<Answer> {
+        let entered = self.entered.take();
         match self.items.front_mut()? {
             Item::Person(bytes) => {
                 let taken: Vec<u8> = bytes.drain(..count.min(bytes.len())).collect();
@@ -187,7 +219,13 @@ impl Typist {
                         }
                     }
                     Phase::Unread { .. } | Phase::Pause { .. } => return None,
-                    Phase::Enter => {}
+                    Phase::Enter => {
+                        text.entered_at = Some(out_len);
+                        self.entered = text.message.clone().map(|message| {
+                            let before = entered.filter(|(last, _)| *last == message);
+                            (message, before.map_or(1, |(_, count)| count + 1))
+                        });
+                    }
                 }
                 self.finish(TypeOutcome::Delivered)
             }
@@ -232,7 +270,8 @@ impl Typist {
                 if written >= text.bytes.len() {
                     self.items.pop_front();
                 }
-                let typed = Typed { outcome: TypeOutcome::Unknown, bracketed, draft_possible: draft };
+                let outcome = TypeOutcome::Unknown;
+                let typed = Typed { outcome, bracketed, draft_possible: draft, entered_at: None };
                 return Some(self.answer(askers, message, typed));
             }
             return self.finish(TypeOutcome::Unknown);
@@ -242,6 +281,7 @@ impl Typist {
             outcome: TypeOutcome::NotDelivered,
             bracketed: text.bracketed,
             draft_possible: self.draft(),
+            entered_at: None,
         };
         Some(self.answer(text.askers, text.message, typed))
     }
@@ -254,7 +294,8 @@ impl Typist {
         if text.askers.is_empty() {
             return None;
         }
-        let typed = Typed { outcome, bracketed: text.bracketed, draft_possible: text.draft };
+        let Text { bracketed, draft, entered_at, .. } = text;
+        let typed = Typed { outcome, bracketed, draft_possible: draft, entered_at };
         Some(self.answer(text.askers, text.message, typed))
     }
 
@@ -274,7 +315,7 @@ impl Typist {
             {
                 let untouched = phase == (Phase::Body { written: 0 });
                 let outcome = if untouched { TypeOutcome::NotDelivered } else { TypeOutcome::Unknown };
-                let typed = Typed { outcome, bracketed, draft_possible: draft };
+                let typed = Typed { outcome, bracketed, draft_possible: draft, entered_at: None };
                 answers.push(self.answer(askers, message, typed));
             }
         }

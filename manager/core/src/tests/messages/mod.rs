@@ -45,7 +45,7 @@ impl Program {
 }
 
 fn typing(text: &str) -> Typing {
-    Typing { text: MessageText(text.to_owned()), press_enter: true, at_once: false }
+    Typing { text: MessageText(text.to_owned()), press_enter: true, at_once: false, each_line: false }
 }
 
 impl World {

@@ -1,15 +1,17 @@
 //! Types one message into a program through its shim, or asks what became of one. Whether and when is the core's; that
 //! a message is typed once is the shim's, which knows it by its id.
 
+mod submitted;
+
 use std::time::Duration;
 
 use hostd_core::{AgentRecord, Input, MessageEntry, TypedOutcome};
-use protocol::ids::MessageId;
+use protocol::ids::{AgentId, MessageId};
 use protocol::shim::{RefusalReason, Reply, Request, TypeHow, TypeOutcome, TypeText};
 use sha2::{Digest, Sha256};
 
 use crate::agents::{LinkError, ShimLink};
-use crate::machine::{Handle, Machine};
+use crate::machine::Handle;
 
 /// Between a paste and its Enter: read in one piece with it, some programs take the Enter for a line of the paste.
 const ENTER_AFTER_MS: u64 = 300;
@@ -21,7 +23,7 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(UNREAD_MS + ENTER_AFTER_MS 
 /// Types it and tells what became of it.
 pub async fn type_message(machine: Handle, record: AgentRecord, message: MessageId) {
     let outcome = match request(&machine, &record, message).await {
-        Ok(request) => ask(&machine, &record, &request).await,
+        Ok(request) => ask(&machine, &record, message, &request).await,
         Err(reason) => TypedOutcome::NotDelivered { reason },
     };
     machine.tell(Input::Typed { agent: record.agent, message, outcome }).await;
@@ -29,7 +31,7 @@ pub async fn type_message(machine: Handle, record: AgentRecord, message: Message
 
 /// Asks what became of it, and tells that.
 pub async fn ask_typed(machine: Handle, record: AgentRecord, message: MessageId) {
-    let outcome = ask(&machine, &record, &Request::Typed { id: message.to_string() }).await;
+    let outcome = ask(&machine, &record, message, &Request::Typed { id: message.to_string() }).await;
     machine.tell(Input::Typed { agent: record.agent, message, outcome }).await;
 }
 
@@ -44,17 +46,8 @@ pub async fn forget_text(machine: Handle, record: AgentRecord, message: MessageI
 
 /// The request that types it. An error is final: without its text it cannot be delivered.
 async fn request(machine: &Handle, record: &AgentRecord, message: MessageId) -> Result<Request, String> {
-    let entry: &MessageEntry = record
-        .messages
-        .entries
-        .iter()
-        .find(|entry| entry.message == message)
-        .ok_or("its record names no such message")?;
-    let (handle, agent) = (machine.clone(), record.agent);
-    let bytes = tokio::task::spawn_blocking(move || handle.folders.read_text(agent, message))
-        .await
-        .map_err(|error| error.to_string())?
-        .map_err(|error| format!("its text is lost: {}", protocol::chain(&error)))?;
+    let entry = entry_of(record, message).ok_or("its record names no such message")?;
+    let bytes = text_of(machine, record.agent, message).await?;
     if data_encoding::HEXLOWER.encode(&Sha256::digest(&bytes)) != entry.sha256 {
         return Err("its text is damaged on the disk of the host".to_owned());
     }
@@ -64,11 +57,24 @@ async fn request(machine: &Handle, record: &AgentRecord, message: MessageId) -> 
         enter_after_ms: entry.press_enter.then_some(ENTER_AFTER_MS),
         refuse_on_draft: true,
         timeout_ms: UNREAD_MS,
+        refuse_lines: !entry.each_line,
     };
     Ok(Request::Message { id: message.to_string(), text })
 }
 
-async fn ask(machine: &Machine, record: &AgentRecord, request: &Request) -> TypedOutcome {
+fn entry_of(record: &AgentRecord, message: MessageId) -> Option<&MessageEntry> {
+    record.messages.entries.iter().find(|entry| entry.message == message)
+}
+
+async fn text_of(machine: &Handle, agent: AgentId, message: MessageId) -> Result<Vec<u8>, String> {
+    let handle = machine.clone();
+    tokio::task::spawn_blocking(move || handle.folders.read_text(agent, message))
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| format!("its text is lost: {}", protocol::chain(&error)))
+}
+
+async fn ask(machine: &Handle, record: &AgentRecord, message: MessageId, request: &Request) -> TypedOutcome {
     let agent = record.agent;
     let folder = machine.folders.agent(agent);
     let asked = async {
@@ -77,7 +83,10 @@ async fn ask(machine: &Machine, record: &AgentRecord, request: &Request) -> Type
     };
     match asked.await {
         Ok(Reply::Typed(typed)) => match typed.outcome {
-            TypeOutcome::Delivered => TypedOutcome::Delivered,
+            TypeOutcome::Delivered => match typed.entered_at {
+                Some(entered_at) => entered(machine, record, message, entered_at).await,
+                None => TypedOutcome::Delivered,
+            },
             TypeOutcome::NotDelivered => {
                 TypedOutcome::Waits { reason: "the program does not read what is typed".to_owned() }
             }
@@ -100,10 +109,14 @@ async fn ask(machine: &Machine, record: &AgentRecord, request: &Request) -> Type
                     "it was started by an older build, whose supervisor takes no messages: create it anew"
                         .to_owned(),
             },
+            RefusalReason::SeveralLines => TypedOutcome::NotDelivered {
+                reason: format!("{}; send it with --lines if they are to be", refusal.message),
+            },
             RefusalReason::ControlCharacters | RefusalReason::TooLarge | RefusalReason::LineTooLong => {
                 TypedOutcome::NotDelivered { reason: refusal.message }
             }
             RefusalReason::NotAttached
+            | RefusalReason::Changed
             | RefusalReason::LeaseNotRenewable
             | RefusalReason::Failed
             | RefusalReason::Unknown => TypedOutcome::Waits { reason: refusal.message },
@@ -113,4 +126,17 @@ async fn ask(machine: &Machine, record: &AgentRecord, request: &Request) -> Type
             TypedOutcome::NotKnown
         }
     }
+}
+
+/// Enter was pressed on a paste: whether the program took it.
+async fn entered(
+    machine: &Handle,
+    record: &AgentRecord,
+    message: MessageId,
+    entered_at: u64,
+) -> TypedOutcome {
+    // Without its text it cannot be looked for; it was typed.
+    let Ok(bytes) = text_of(machine, record.agent, message).await else { return TypedOutcome::Delivered };
+    let text = String::from_utf8_lossy(&bytes);
+    submitted::submitted(machine, record, message, &text, entered_at).await
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use cli_support::Home;
 use protocol::agent::{AgentSpec, Phase, Role};
-use protocol::api::{AgentView, Item, Reachability, Reply, Request};
+use protocol::api::{Action, AgentView, Item, Mutation, Query, Reachability, Reply, Request};
 use protocol::codec::Hello;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::AgentId;
@@ -51,7 +51,9 @@ fn view(number: u128, name: &str, phase: Phase) -> AgentView {
 fn agents(request: &Request, agents: Vec<AgentView>) -> Answer {
     let as_of = Timestamp(1);
     Answer::Reply(match request {
-        Request::ListRows(_) => Reply::Rows { rows: agents.iter().map(AgentRow::of).collect(), as_of },
+        Request::Query(Query::ListRows(_)) => {
+            Reply::Rows { rows: agents.iter().map(AgentRow::of).collect(), as_of }
+        }
         _ => Reply::Agents { agents, as_of },
     })
 }
@@ -126,7 +128,7 @@ fn rows_are_sorted_and_columns_chosen_by_their_names() {
     let filter = ["ls", "fix-*", "-a", "-l", "k=v", "--phase", "crashed", "--host", "db-01", "--run", "r"];
     assert_eq!(home.run(&filter).code, Some(0));
     let asked = manager.asked.lock().unwrap();
-    let Some(Request::ListRows(filter)) = asked.last() else { panic!("{asked:?}") };
+    let Some(Request::Query(Query::ListRows(filter))) = asked.last() else { panic!("{asked:?}") };
     assert_eq!((filter.all, filter.names.as_slice()), (true, &["fix-*".to_owned()][..]));
     assert_eq!((filter.phases.as_slice(), filter.run.as_deref()), (&[Phase::Crashed][..], Some("r")));
     assert_eq!((filter.hosts[0].as_str(), filter.labels["k"].as_str()), ("db-01", "v"));
@@ -208,7 +210,7 @@ fn a_wait_ends_at_its_limit_and_not_a_second_later() {
 fn any_of_several_is_enough_and_all_are_waited_for() {
     let home = Home::new();
     let _manager = Manager::start(&home, |request| match request {
-        Request::WaitAgents { .. } => {
+        Request::Query(Query::WaitAgents { .. }) => {
             Answer::Silence(vec![Item::Agent(Box::new(view(1, "a", Phase::Stopped)))])
         }
         _ => Answer::HangUp,
@@ -264,7 +266,7 @@ fn values_of_the_environment_reach_the_manager_and_no_screen() {
     let said = cli_support::run(command.env("CANARY", "s3cr3t-42"), b"");
     assert!(!said.err.contains("s3cr3t") && !said.out.contains("s3cr3t"), "{}", said.err);
     let asked = manager.asked.lock().unwrap();
-    let Some(Request::CreateAgent(create)) = asked.first() else { panic!("{asked:?}") };
+    let Some(Request::Mutation(Mutation::CreateAgent(create))) = asked.first() else { panic!("{asked:?}") };
     assert_eq!(create.environment.0.get("CANARY").map(String::as_str), Some("s3cr3t-42"));
     assert!(create.spec.has_environment);
 }
@@ -273,7 +275,9 @@ fn values_of_the_environment_reach_the_manager_and_no_screen() {
 fn a_made_up_name_that_is_taken_is_made_up_again() {
     let home = Home::new();
     let manager = Manager::start(&home, |request| match request {
-        Request::CreateAgent(_) => Answer::Error(WireError::new(ErrorCode::Conflict, "the name is taken")),
+        Request::Mutation(Mutation::CreateAgent(_)) => {
+            Answer::Error(WireError::new(ErrorCode::Conflict, "the name is taken"))
+        }
         _ => Answer::HangUp,
     });
     let said = home.run(&["create", "--", "true"]);
@@ -288,7 +292,7 @@ fn a_made_up_name_that_is_taken_is_made_up_again() {
 fn a_change_of_many_needs_a_yes_off_a_terminal() {
     let home = Home::new();
     let manager = Manager::start(&home, |request| match request {
-        request @ Request::ListRows(_) => {
+        request @ Request::Query(Query::ListRows(_)) => {
             agents(request, vec![view(1, "a", Phase::Running), view(2, "b", Phase::Running)])
         }
         _ => Answer::HangUp,
@@ -299,20 +303,27 @@ fn a_change_of_many_needs_a_yes_off_a_terminal() {
         assert!(said.err.contains("--yes"), "{}", said.err);
     }
     let asked = manager.asked.lock().unwrap();
-    assert!(asked.iter().all(|request| request.key().is_none()), "nothing was changed: {asked:?}");
+    assert!(
+        asked.iter().all(|request| !matches!(request, Request::Mutation(_))),
+        "nothing was changed: {asked:?}"
+    );
 }
 
 #[test]
 fn prompts_and_repositories_are_sent_once_each() {
     let home = Home::new();
     let manager = Manager::start(&home, |request| match request {
-        Request::PutBlob { .. } => Answer::Reply(Reply::Stored),
-        Request::ResolveRepo { repo, .. } => Answer::Reply(Reply::Resolved(protocol::order::ResolvedBase {
-            repo: repo.clone(),
-            commit: "c".repeat(40),
-            dirty: true,
-        })),
-        Request::SubmitRun(_) => Answer::Error(WireError::new(ErrorCode::Exhausted, "the disk is too full")),
+        Request::Action(Action::PutBlob { .. }) => Answer::Reply(Reply::Stored),
+        Request::Query(Query::ResolveRepo { repo, .. }) => {
+            Answer::Reply(Reply::Resolved(protocol::order::ResolvedBase {
+                repo: repo.clone(),
+                commit: "c".repeat(40),
+                dirty: true,
+            }))
+        }
+        Request::Mutation(Mutation::SubmitRun(_)) => {
+            Answer::Error(WireError::new(ErrorCode::Exhausted, "the disk is too full"))
+        }
         _ => Answer::HangUp,
     });
     let prompt = "x".repeat(700_000);
@@ -323,12 +334,14 @@ fn prompts_and_repositories_are_sent_once_each() {
     assert_eq!(said.code, Some(6), "{}", said.err);
     assert!(said.err.contains("not committed"), "{}", said.err);
     let asked = manager.asked.lock().unwrap();
-    let blobs: Vec<_> = asked.iter().filter(|request| matches!(request, Request::PutBlob { .. })).collect();
-    let repos = asked.iter().filter(|request| matches!(request, Request::ResolveRepo { .. })).count();
+    let blobs: Vec<_> =
+        asked.iter().filter(|request| matches!(request, Request::Action(Action::PutBlob { .. }))).collect();
+    let repos =
+        asked.iter().filter(|request| matches!(request, Request::Query(Query::ResolveRepo { .. }))).count();
     assert_eq!((blobs.len(), repos), (2, 2));
-    let Some(Request::PutBlob { offset, last, .. }) = blobs.get(1) else { panic!() };
+    let Some(Request::Action(Action::PutBlob { offset, last, .. })) = blobs.get(1) else { panic!() };
     assert_eq!((*offset, *last), (512 << 10, true));
-    let Some(Request::SubmitRun(run)) = asked.last() else { panic!() };
+    let Some(Request::Mutation(Mutation::SubmitRun(run))) = asked.last() else { panic!() };
     assert_eq!(run.tasks[0].spec.repo.as_deref(), Some(home.folder.path().join("lib").to_str().unwrap()));
     assert_eq!(run.tasks[0].spec.base_commit.as_deref(), Some("c".repeat(40).as_str()));
     assert_eq!(run.run.name.as_str(), "t");

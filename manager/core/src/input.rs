@@ -1,7 +1,7 @@
 //! Everything that can happen to the manager, as the shell hands it in.
 
 use protocol::agent::Blob;
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::error::WireError;
 use protocol::ids::{AgentId, Generation, HostId, TaskId};
 use protocol::order::Answer;
@@ -16,7 +16,7 @@ pub enum Input {
     /// [`crate::Effect::Reply`] with this `reply_to`, in this call or a later one. `seed` is 128 random bits.
     Client {
         reply_to: u64,
-        request: Box<Request>,
+        request: Box<Mutation>,
         seed: u128,
     },
     /// A host's word on one agent. The shell has checked that the host may write it.

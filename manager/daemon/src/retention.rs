@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manager_core::{OverRun, RunBounds};
-use protocol::api::{Reply, Request};
+use protocol::api::{Mutation, Reply};
 use protocol::house::HouseItem;
 use protocol::ids::{AgentId, RequestKey};
 use protocol::order::Discard;
@@ -110,7 +110,7 @@ async fn sweep(driver: &Driver, blobs: &Blobs, older_ms: u64) {
 
 /// The core looks at each again.
 async fn forget(driver: &Driver, clock: &Clock, runs: &[OverRun]) {
-    let request = Request::FreeRuns {
+    let request = Mutation::FreeRuns {
         key: RequestKey(format!("retention-{:032x}", clock.random())),
         runs: runs.iter().map(|run| run.id).collect(),
         older_ms: 0,
@@ -139,7 +139,7 @@ async fn forget(driver: &Driver, clock: &Clock, runs: &[OverRun]) {
 
 async fn retire(driver: &Driver, clock: &Clock, agents: &[AgentId]) {
     tracing::info!(agents = agents.len(), "agents that ended long ago are destroyed, as configured");
-    let request = Request::DestroyAgents {
+    let request = Mutation::DestroyAgents {
         key: RequestKey(format!("retention-{:032x}", clock.random())),
         targets: agents.iter().map(ToString::to_string).collect(),
         discard: Discard::Keep,

@@ -3,7 +3,7 @@
 pub mod api;
 pub mod change;
 pub mod notify;
-mod request_key;
+mod request;
 pub mod row;
 pub mod status;
 pub mod view;

@@ -3,6 +3,7 @@
 pub mod codec;
 pub mod error;
 pub mod ids;
+pub(crate) mod one_of;
 pub mod subject;
 pub mod time;
 pub(crate) mod wire_enum;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostd_core::{Input, TypedOutcome};
-use protocol::api::{Reply, Request};
+use protocol::api::{Mutation, Reply};
 use protocol::ids::{AgentId, MessageId};
 use protocol::message::{MessageState, MessageText, Typing};
 use protocol::time::Timestamp;
@@ -38,7 +38,7 @@ impl World {
             let (text, press_enter) = (MessageText(format!("{name} {n}")), self.dice.percent(90));
             let typing = Typing { text, press_enter, at_once: false, each_line: false };
             let key = self.key();
-            self.plan(at, Request::SendMessage { key, targets: vec![name.to_owned()], typing });
+            self.plan(at, Mutation::SendMessage { key, targets: vec![name.to_owned()], typing });
         }
     }
 

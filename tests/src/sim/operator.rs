@@ -2,7 +2,7 @@
 //! promised.
 
 use protocol::agent::{AgentSpec, Checkout, CheckoutKind, CommitMode, ResourceLimits};
-use protocol::api::{Change, CreateAgent, LimitChange, Reply, Request, SubmitRun};
+use protocol::api::{Change, CreateAgent, LimitChange, Mutation, Reply, SubmitRun};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{Name, RequestKey};
 use protocol::order::Discard;
@@ -14,7 +14,7 @@ use super::world::{Event, World};
 
 /// One thing that a person wants.
 pub struct Action {
-    pub request: Request,
+    pub request: Mutation,
     /// The first answer that is not "try again".
     pub answer: Option<Result<Reply, WireError>>,
     /// The first grant that left the manager.
@@ -43,14 +43,14 @@ impl World {
             let key = self.key();
             if self.dice.percent(45) {
                 let grace_ms = self.dice.percent(50).then_some(1_500);
-                self.plan(later, Request::StopAgents { key, targets: vec![name.clone()], grace_ms });
+                self.plan(later, Mutation::StopAgents { key, targets: vec![name.clone()], grace_ms });
             }
             self.plan_changes(later, &name);
             if self.dice.percent(45) {
                 let key = self.key();
                 let discard = if self.dice.percent(40) { Discard::Yes } else { Discard::Keep };
                 let at = later + self.dice.between(0, 10_000);
-                self.plan(at, Request::DestroyAgents { key, targets: vec![name], discard });
+                self.plan(at, Mutation::DestroyAgents { key, targets: vec![name], discard });
             }
         }
         for n in 0..self.dice.between(0, 2) {
@@ -65,12 +65,12 @@ impl World {
             if self.dice.percent(35) {
                 let (key, named) = (self.key(), some(self));
                 let at = at + self.dice.between(0, 40_000);
-                self.plan(at, Request::CancelRun { key, run: run.clone(), tasks: named, grace_ms: None });
+                self.plan(at, Mutation::CancelRun { key, run: run.clone(), tasks: named, grace_ms: None });
             }
             if self.dice.percent(35) {
                 let (key, named) = (self.key(), some(self));
                 let at = at + self.dice.between(20_000, 70_000);
-                self.plan(at, Request::RetryTasks { key, run, tasks: named });
+                self.plan(at, Mutation::RetryTasks { key, run, tasks: named });
             }
         }
     }
@@ -87,7 +87,7 @@ impl World {
                 _ => Change::Start,
             };
             let targets = vec![name.to_owned()];
-            let request = Request::ChangeAgents { key: self.key(), targets, change };
+            let request = Mutation::ChangeAgents { key: self.key(), targets, change };
             self.plan(at, request);
         }
     }
@@ -96,13 +96,15 @@ impl World {
     #[must_use]
     pub fn starts_asked_for(&self, name: &str) -> usize {
         let asks = |action: &&Action| match &action.request {
-            Request::ChangeAgents { targets, change: Change::Start, .. } => targets.iter().any(|t| t == name),
+            Mutation::ChangeAgents { targets, change: Change::Start, .. } => {
+                targets.iter().any(|t| t == name)
+            }
             _ => false,
         };
         self.operator.actions.iter().filter(asks).count()
     }
 
-    pub fn plan(&mut self, at: u64, request: Request) {
+    pub fn plan(&mut self, at: u64, request: Mutation) {
         let action = self.operator.actions.len();
         self.operator.actions.push(Action { request, answer: None, granted: None, sends: 200 });
         self.after(at, Event::Client(action));
@@ -112,7 +114,7 @@ impl World {
         RequestKey(format!("{:032x}", self.dice.bits()))
     }
 
-    fn creation(&mut self, name: &str) -> Request {
+    fn creation(&mut self, name: &str) -> Mutation {
         let host = self.dice.percent(40).then(|| {
             let m = self.dice.index(self.machines.len());
             self.machines[m].host.clone()
@@ -137,10 +139,10 @@ impl World {
             ..AgentSpec::own(name.parse().unwrap(), program, 3_000)
         };
         let (key, environment) = (self.key(), Default::default());
-        Request::CreateAgent(Box::new(CreateAgent { key, spec, host, environment }))
+        Mutation::CreateAgent(Box::new(CreateAgent { key, spec, host, environment }))
     }
 
-    fn submission(&mut self, run: &str) -> (Request, Vec<Name>) {
+    fn submission(&mut self, run: &str) -> (Mutation, Vec<Name>) {
         let count = self.dice.between(1, 5);
         let names: Vec<Name> = (0..count).map(|n| format!("task-{n}").parse().unwrap()).collect();
         let mut tasks = Vec::new();
@@ -157,7 +159,7 @@ impl World {
             notify: Vec::new(),
             open: false,
         };
-        (Request::SubmitRun(Box::new(SubmitRun { key: self.key(), run: spec, tasks })), names)
+        (Mutation::SubmitRun(Box::new(SubmitRun { key: self.key(), run: spec, tasks })), names)
     }
 
     fn task(&mut self, name: Name, depends_on: Vec<Name>) -> TaskSpec {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::agent::{AgentSpec, EndCause, Role, TaskLink};
-use protocol::api::{AgentFilter, Reply, Request};
+use protocol::api::{AgentFilter, Mutation, Reply};
 use protocol::ids::{AgentId, TaskId};
 use protocol::order::Discard;
 use protocol::task::{Accept, TaskSpec, TaskState, TaskView};
@@ -150,7 +150,7 @@ impl World {
         }
         let name = self.folder(agent).map(|folder| folder.record.spec.name.to_string()).unwrap_or_default();
         let discarded = self.operator.actions.iter().any(|action| match &action.request {
-            Request::DestroyAgents { targets, discard, .. } => {
+            Mutation::DestroyAgents { targets, discard, .. } => {
                 *discard == Discard::Yes && targets.contains(&name)
             }
             _ => false,
@@ -162,7 +162,7 @@ impl World {
 
     fn submitted(&self, link: &TaskLink) -> Option<(&protocol::api::SubmitRun, &TaskSpec)> {
         self.operator.actions.iter().find_map(|action| match &action.request {
-            Request::SubmitRun(submit) if submit.run.name.as_str() == link.run_name => {
+            Mutation::SubmitRun(submit) if submit.run.name.as_str() == link.run_name => {
                 let task = submit.tasks.iter().find(|task| task.spec.name.as_str() == link.task_name)?;
                 Some((&**submit, &task.spec))
             }
@@ -196,8 +196,8 @@ impl World {
 
     fn is_asked_of(&self, run: &str, what: Asked) -> bool {
         self.operator.actions.iter().any(|action| match (&action.request, what) {
-            (Request::CancelRun { run: named, .. }, Asked::Cancel) => named == run,
-            (Request::RetryTasks { run: named, .. }, Asked::Retry) => named == run,
+            (Mutation::CancelRun { run: named, .. }, Asked::Cancel) => named == run,
+            (Mutation::RetryTasks { run: named, .. }, Asked::Retry) => named == run,
             _ => false,
         })
     }
@@ -295,7 +295,7 @@ impl World {
                 Some(Ok(reply)) => reply,
             };
             match (&action.request, reply) {
-                (Request::CreateAgent(create), Reply::Accepted { agent }) => {
+                (Mutation::CreateAgent(create), Reply::Accepted { agent }) => {
                     let name = create.spec.name.to_string();
                     let ran = self
                         .folder(*agent)
@@ -304,7 +304,7 @@ impl World {
                         found.push(format!("{name} was accepted and never started"));
                     }
                 }
-                (Request::StopAgents { .. }, Reply::Outcomes(outcomes)) => {
+                (Mutation::StopAgents { .. }, Reply::Outcomes(outcomes)) => {
                     for agent in outcomes.iter().filter(|o| o.error.is_none()).filter_map(|o| o.agent) {
                         // Unless a person had it started again after that.
                         let again = |folder: &&Folder| {
@@ -316,7 +316,7 @@ impl World {
                         }
                     }
                 }
-                (Request::DestroyAgents { .. }, Reply::Outcomes(outcomes)) => {
+                (Mutation::DestroyAgents { .. }, Reply::Outcomes(outcomes)) => {
                     for agent in outcomes.iter().filter(|o| o.error.is_none()).filter_map(|o| o.agent) {
                         if self.folder(agent).is_some_and(|folder| !folder.archived) {
                             found.push(format!("{agent} was destroyed and is there"));
@@ -330,7 +330,7 @@ impl World {
 
     fn is_ended_by_wish(&self, name: &String) -> bool {
         self.operator.actions.iter().any(|action| match &action.request {
-            Request::StopAgents { targets, .. } | Request::DestroyAgents { targets, .. } => {
+            Mutation::StopAgents { targets, .. } | Mutation::DestroyAgents { targets, .. } => {
                 targets.contains(name)
             }
             _ => false,

@@ -9,7 +9,7 @@ use manager_cli::client::Client;
 use phalanx_tests::install::Install;
 use phalanx_tests::programs::fake_agent;
 use phalanx_tests::wait;
-use protocol::api::{Reply, Request, SubmitRun};
+use protocol::api::{Mutation, Query, Reply, SubmitRun};
 use protocol::ids::RequestKey;
 use protocol::notify::Told;
 use protocol::task::SubmitTask;
@@ -218,11 +218,11 @@ fn tasks(install: &Install, name: &str, notify: &str) -> String {
 }
 
 /// A run that asks for a hook, as a client brings it that does not look at the hooks first.
-fn submit(key: &str, to: &Told) -> Request {
+fn submit(key: &str, to: &Told) -> Mutation {
     let spec = serde_json::from_value(serde_json::json!({
         "name": "t", "program": ["true"], "grace_ms": 1_000, "accept": "exit", "commit": "agent",
     }));
-    Request::SubmitRun(Box::new(SubmitRun {
+    Mutation::SubmitRun(Box::new(SubmitRun {
         key: RequestKey(key.to_owned()),
         run: serde_json::from_value(serde_json::json!({"name": "x", "notify": [to]})).unwrap(),
         tasks: vec![SubmitTask { spec: spec.unwrap(), environment: Default::default() }],
@@ -415,7 +415,7 @@ fn what_happens_while_the_settings_are_wrong_over_a_killed_manager_is_told_once_
     let said = refused.rendered(false).unwrap();
     assert!(said.contains("which hooks there are is not known") && refused.exit_code() == 2, "{said}");
     install.file("gate", "");
-    let runs = || match client.ask(&Request::ListRuns).unwrap() {
+    let runs = || match client.ask(&Query::ListRuns).unwrap() {
         Reply::Runs(runs) => runs,
         other => panic!("{other:?}"),
     };

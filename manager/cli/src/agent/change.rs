@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::agent::Phase;
-use protocol::api::{Outcome, Reply, Request, Until};
+use protocol::api::{Mutation, Outcome, Reply, Until};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::RequestKey;
 use protocol::order::Discard;
@@ -31,14 +31,14 @@ pub fn stop(context: &Context, args: &Stop) -> Result<u8, Failure> {
     let grace_ms = args.grace.as_deref().map(|text| quantity("--grace", text, duration_ms)).transpose()?;
     let limit = END_LIMIT + Duration::from_millis(grace_ms.unwrap_or(0));
     change(context, "stop", &args.agents, &args.change, Until::Ended, limit, |key, targets| {
-        Request::StopAgents { key, targets, grace_ms }
+        Mutation::StopAgents { key, targets, grace_ms }
     })
 }
 
 pub fn destroy(context: &Context, args: &Destroy) -> Result<u8, Failure> {
     let discard = if args.discard { Discard::Yes } else { Discard::Keep };
     change(context, "destroy", &args.agents, &args.change, Until::Destroyed, END_LIMIT, |key, targets| {
-        Request::DestroyAgents { key, targets, discard }
+        Mutation::DestroyAgents { key, targets, discard }
     })
 }
 
@@ -50,7 +50,7 @@ pub fn stop_all(client: &mut Client) -> Result<usize, Failure> {
     if targets.is_empty() {
         return Ok(0);
     }
-    let request = Request::StopAgents { key: request_key(None)?, targets: targets.clone(), grace_ms: None };
+    let request = Mutation::StopAgents { key: request_key(None)?, targets: targets.clone(), grace_ms: None };
     let outcomes = ask(client, "stop", &request)?;
     if let Some(error) = outcomes.into_iter().find_map(|outcome| outcome.error) {
         return Err(error.into());
@@ -70,7 +70,7 @@ fn change(
     how: &Change,
     until: Until,
     limit: Duration,
-    request: impl Fn(RequestKey, Vec<String>) -> Request,
+    request: impl Fn(RequestKey, Vec<String>) -> Mutation,
 ) -> Result<u8, Failure> {
     let key = request_key(how.key.as_deref())?;
     // What has ended stays to be destroyed, attempts of tasks too.
@@ -84,11 +84,9 @@ fn change(
     show(context, verb, outcomes)
 }
 
-pub fn ask(client: &mut Client, verb: &str, request: &Request) -> Result<Vec<Outcome>, Failure> {
-    let answer = client.ask(request).map_err(|failure| match request.key() {
-        Some(key) => with_key(failure, &format!("phalanx {verb}"), key),
-        None => failure,
-    });
+pub fn ask(client: &mut Client, verb: &str, request: &Mutation) -> Result<Vec<Outcome>, Failure> {
+    let answer =
+        client.ask(request).map_err(|failure| with_key(failure, &format!("phalanx {verb}"), request.key()));
     match answer? {
         Reply::Outcomes(outcomes) => Ok(outcomes),
         other => Err(unexpected(other)),

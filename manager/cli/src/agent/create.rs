@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::agent::{AgentSpec, Checkout, CheckoutKind, End, Phase, ResourceLimits, StartStep};
-use protocol::api::{AgentView, CreateAgent, Item, Reply, Request, Until};
+use protocol::api::{AgentView, CreateAgent, Item, Mutation, Query, Reply, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, HostId, Name, RequestKey};
 
@@ -160,7 +160,7 @@ fn checkout(
     name: &Name,
 ) -> Result<Checkout, Failure> {
     let path = std::path::absolute(repo).unwrap_or_else(|_| repo.to_path_buf());
-    let request = Request::ResolveRepo { repo: path.to_string_lossy().into_owned(), base: args.base.clone() };
+    let request = Query::ResolveRepo { repo: path.to_string_lossy().into_owned(), base: args.base.clone() };
     let resolved = match client.ask(&request)? {
         Reply::Resolved(resolved) => resolved,
         other => return Err(unexpected(other)),
@@ -238,7 +238,7 @@ pub fn short(commit: &str) -> &str {
 
 fn submit(client: &mut Client, args: &Create, request: &mut CreateAgent) -> Result<AgentId, Failure> {
     for _ in 0..NAME_TRIES {
-        let answer = client.ask(&Request::CreateAgent(Box::new(request.clone())));
+        let answer = client.ask(&Mutation::CreateAgent(Box::new(request.clone())));
         match answer {
             Ok(Reply::Accepted { agent }) => return Ok(agent),
             Ok(other) => return Err(unexpected(other)),
@@ -264,7 +264,7 @@ fn started(
 ) -> Result<AgentView, Failure> {
     let (name, key): (&Name, &RequestKey) = (&request.spec.name, &request.key);
     let begun = Instant::now();
-    let until_started = Request::WaitAgents { targets: vec![agent.to_string()], until: Until::Started };
+    let until_started = Query::WaitAgents { targets: vec![agent.to_string()], until: Until::Started };
     let mut view = None;
     let mut wait_until = |client: &mut Client, deadline| {
         let limits = Limits { deadline: Some(deadline), interrupts: None };

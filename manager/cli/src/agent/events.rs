@@ -1,6 +1,6 @@
 //! `events`: dated facts, as they were and as they come.
 
-use protocol::api::{Item, Reply, Request};
+use protocol::api::{Item, Query, Reply};
 use protocol::error::ErrorCode;
 use protocol::event::{Event, Fact};
 use protocol::time::Timestamp;
@@ -72,8 +72,8 @@ pub fn run(context: &Context, args: &Events) -> Result<u8, Failure> {
     if args.follow { follow(context, args, from) } else { show(context, args, from) }
 }
 
-fn request(args: &Events, since: Option<Timestamp>, after: Option<String>) -> Request {
-    Request::Events { since, follow: args.follow, targets: args.targets.clone(), after }
+fn request(args: &Events, since: Option<Timestamp>, after: Option<String>) -> Query {
+    Query::Events { since, follow: args.follow, targets: args.targets.clone(), after }
 }
 
 fn show(context: &Context, args: &Events, from: Option<Timestamp>) -> Result<u8, Failure> {

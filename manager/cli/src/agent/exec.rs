@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use protocol::api::{Item, Reply, Request};
+use protocol::api::{Action, Item, Reply};
 use protocol::error::ErrorCode;
 use protocol::exec::{ExecInput, ExecOpen, ExecTalk, INPUT_PIECE};
 use protocol::order::OutputStream;
@@ -28,7 +28,7 @@ fn execute(context: &Context, args: &Exec) -> Result<u8, Failure> {
     let files: &[&str] = &[];
     let environment = environment::read(&args.environment, files)?;
     let mut client = context.client()?;
-    let request = Request::ExecOpen(ExecOpen {
+    let request = Action::ExecOpen(ExecOpen {
         target: args.target.clone(),
         program: args.program.clone(),
         environment,
@@ -116,7 +116,7 @@ fn feed(mut client: Client, talk: &Receiver<ExecTalk>) -> Result<(), Failure> {
         let last = count == 0;
         loop {
             let input = ExecInput { offset, bytes: bytes.clone(), last };
-            let taken = match client.ask(&Request::ExecInput { to: to.clone(), input }) {
+            let taken = match client.ask(&Action::ExecInput { to: to.clone(), input }) {
                 Ok(Reply::Taken(taken)) => taken,
                 Ok(other) => return Err(unexpected(other)),
                 // It has ended: how is told by its own answer.

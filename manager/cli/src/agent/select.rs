@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use protocol::agent::Role;
-use protocol::api::{AgentView, Reply, Request};
+use protocol::api::{AgentView, Query, Reply};
 use protocol::error::ErrorCode;
 use protocol::row::{AgentRow, RowFilter};
 
@@ -17,7 +17,7 @@ use super::super::output::sanitise::safe_line;
 
 /// The agents that a filter finds.
 pub fn filtered(client: &mut Client, filter: RowFilter) -> Result<Vec<AgentRow>, Failure> {
-    match client.ask(&Request::ListRows(filter))? {
+    match client.ask(&Query::ListRows(filter))? {
         Reply::Rows { rows, .. } => Ok(rows),
         other => Err(unexpected(other)),
     }
@@ -91,7 +91,7 @@ pub fn confirmed(
 
 /// One agent.
 pub fn one(client: &mut Client, target: &str) -> Result<AgentView, Failure> {
-    match client.ask(&Request::ShowAgents { targets: vec![target.to_owned()] })? {
+    match client.ask(&Query::ShowAgents { targets: vec![target.to_owned()] })? {
         Reply::Agents { mut agents, .. } if agents.len() == 1 => agents.pop().ok_or_else(|| missing(target)),
         Reply::Agents { .. } => Err(missing(target)),
         other => Err(unexpected(other)),

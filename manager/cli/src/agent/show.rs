@@ -1,6 +1,6 @@
 //! `show`: everything that is known of some agents, or of a run.
 
-use protocol::api::{AgentView, Reply, Request};
+use protocol::api::{AgentView, Query, Reply};
 use protocol::report::{Collected, Life};
 
 use super::super::args::agent::Show;
@@ -22,7 +22,7 @@ fn rows(agents: Vec<AgentView>) -> Vec<AgentRow> {
 
 pub fn run(context: &Context, args: &Show) -> Result<u8, Failure> {
     let mut client = context.client()?;
-    let (agents, as_of) = match client.ask(&Request::ShowAgents { targets: args.targets.clone() }) {
+    let (agents, as_of) = match client.ask(&Query::ShowAgents { targets: args.targets.clone() }) {
         Ok(Reply::Agents { agents, as_of }) => (agents, as_of),
         Ok(other) => return Err(unexpected(other)),
         Err(failure) => {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::agent::Phase;
-use protocol::api::{AgentView, Item, Request, Until};
+use protocol::api::{AgentView, Item, Query, Until};
 use protocol::error::ErrorCode;
 use protocol::report::Life;
 use protocol::signals::PhaseReason;
@@ -141,7 +141,7 @@ fn wait_for(
     if targets.is_empty() {
         return Ok(Ended::Told);
     }
-    let request = Request::WaitAgents { targets, until };
+    let request = Query::WaitAgents { targets, until };
     let end = client.stream(&request, &Limits { deadline, interrupts: None }, |item| {
         let Item::Agent(view) = item else { return Ok(Flow::More) };
         let enough = any && is_met(&view, until);

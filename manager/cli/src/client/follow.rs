@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::{Item, Reply, Request};
+use protocol::api::{AnyRequest, Item, Reply};
 use protocol::error::ErrorCode;
 
 use super::super::context::{Context, PATIENCE};
@@ -42,9 +42,9 @@ impl<'a> Followed<'a> {
     ///
     /// # Errors
     /// What the manager refuses; that it does not come back.
-    pub fn next(
+    pub fn next<R: AnyRequest>(
         &mut self,
-        request: impl Fn() -> Request,
+        request: impl Fn() -> R,
         deadline: Option<Instant>,
     ) -> Result<Came, Failure> {
         loop {
@@ -94,7 +94,7 @@ impl<'a> Followed<'a> {
     }
 
     /// The first connection starts what is not there, no later one does: what the operator stopped meanwhile stays so.
-    fn connect(&self, request: &impl Fn() -> Request) -> Result<(Client, Asked), Failure> {
+    fn connect<R: AnyRequest>(&self, request: &impl Fn() -> R) -> Result<(Client, Asked), Failure> {
         let mut client = if self.begun {
             self.context.running().unwrap_or_else(|| {
                 Err(Failure::new(ErrorCode::Unavailable, "the manager went away").hint("phalanx up"))

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use protocol::api::{ERROR, ITEM, Item, REPLY, REQUEST, Reply, Request};
+use protocol::api::{AnyRequest, ERROR, ITEM, Item, REPLY, REQUEST, Reply};
 use protocol::codec::{CodecError, Frame, Hello, socket_bytes};
 use protocol::error::{ErrorCode, WireError};
 
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// One request, one reply; items on the way are dropped.
-    pub fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
+    pub fn ask(&mut self, request: &impl AnyRequest) -> Result<Reply, Failure> {
         let limits = Limits { deadline: Some(Instant::now() + ANSWER_LIMIT), interrupts: None };
         match self.stream(request, &limits, |_| Ok(Flow::More))? {
             StreamEnd::Reply(reply) => Ok(reply),
@@ -146,7 +146,7 @@ impl Client {
     /// further use.
     pub fn stream(
         &mut self,
-        request: &Request,
+        request: &impl AnyRequest,
         limits: &Limits<'_>,
         mut take: impl FnMut(Item) -> Result<Flow, Failure>,
     ) -> Result<StreamEnd, Failure> {
@@ -166,7 +166,7 @@ impl Client {
     }
 
     /// Sends a request; what comes of it is [`Self::next`]'s.
-    pub fn begin(&mut self, request: &Request) -> Result<Asked, Failure> {
+    pub fn begin(&mut self, request: &impl AnyRequest) -> Result<Asked, Failure> {
         Ok(Asked(self.send(request)?))
     }
 
@@ -209,7 +209,7 @@ impl Client {
     }
 
     /// The hello goes out together with the first request: one round trip in all.
-    fn send(&mut self, request: &Request) -> Result<String, ClientError> {
+    fn send(&mut self, request: &impl AnyRequest) -> Result<String, ClientError> {
         self.asked += 1;
         let id = self.asked.to_string();
         let mut bytes = Vec::new();

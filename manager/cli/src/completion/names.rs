@@ -3,7 +3,7 @@
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Action, AnyRequest, Query, Reply};
 use protocol::notify::NoticeKind;
 use protocol::row::{AgentRow, RowFilter};
 use protocol::snapshot::{SnapshotCall, SnapshotWish};
@@ -69,8 +69,8 @@ impl Names {
         }
     }
 
-    fn ask(&self, request: &Request) -> Option<Reply> {
-        let (socket, request) = (self.home.as_ref()?.manager_socket(), request.clone());
+    fn ask(&self, request: impl AnyRequest + Send + 'static) -> Option<Reply> {
+        let socket = self.home.as_ref()?.manager_socket();
         let (sender, receiver) = sync_channel(1);
         // Not waited for beyond the limit: it goes with this process.
         let asking = move || Client::open(&socket).ok()?.ask(&request).ok();
@@ -79,14 +79,14 @@ impl Names {
     }
 
     fn agents(&self) -> Vec<AgentRow> {
-        match self.ask(&Request::ListRows(RowFilter::default())) {
+        match self.ask(Query::ListRows(RowFilter::default())) {
             Some(Reply::Rows { rows, .. }) => rows,
             _ => Vec::new(),
         }
     }
 
     fn hosts(&self) -> Vec<String> {
-        match self.ask(&Request::Hosts) {
+        match self.ask(Query::Hosts) {
             Some(Reply::Hosts(hosts)) => hosts.into_iter().map(|view| view.host.to_string()).collect(),
             _ => Vec::new(),
         }
@@ -95,7 +95,7 @@ impl Names {
     /// After the name, one more of what it is told of.
     fn hooks(&self, begun: &str) -> Vec<String> {
         let Some((name, kinds)) = begun.split_once(SEPARATOR) else {
-            let Some(Reply::Hooks(view)) = self.ask(&Request::Hooks) else { return Vec::new() };
+            let Some(Reply::Hooks(view)) = self.ask(Query::Hooks) else { return Vec::new() };
             return view.hooks.into_iter().filter_map(|hook| Some(hook.name?.to_string())).collect();
         };
         let before = kinds.rsplit_once(',').map_or("", |(before, _)| before);
@@ -107,7 +107,7 @@ impl Names {
 
     /// The latest first.
     fn runs(&self) -> Vec<RunView> {
-        let mut runs = match self.ask(&Request::ListRuns) {
+        let mut runs = match self.ask(Query::ListRuns) {
             Some(Reply::Runs(runs)) => runs,
             _ => Vec::new(),
         };
@@ -116,7 +116,7 @@ impl Names {
     }
 
     fn tasks(&self, run: &str) -> Vec<String> {
-        match self.ask(&Request::ShowRun { run: run.to_owned() }) {
+        match self.ask(Query::ShowRun { run: run.to_owned() }) {
             Some(Reply::Run { tasks, .. }) => {
                 tasks.into_iter().map(|task| task.spec.name.to_string()).collect()
             }
@@ -147,7 +147,7 @@ impl Names {
 
     fn snapshots(&self, agent: &str) -> Vec<String> {
         let wish = SnapshotWish { target: agent.to_owned(), call: SnapshotCall::List };
-        match self.ask(&Request::Snapshot(wish)) {
+        match self.ask(Action::Snapshot(wish)) {
             Some(Reply::Snapshots(all)) => {
                 all.into_iter().map(|snapshot| snapshot.number.to_string()).collect()
             }

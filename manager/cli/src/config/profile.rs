@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::agent::{AgentSpec, Environment};
-use protocol::api::{AgentView, CreateAgent, Reply, Request, Until};
+use protocol::api::{AgentView, CreateAgent, Mutation, Reply, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, Name};
 use protocol::order::Discard;
@@ -188,7 +188,7 @@ fn start(client: &mut Client, profile: &str, named: &NamedProfile) -> Result<Age
     };
     let create =
         CreateAgent { key: request_key(None)?, spec, host: None, environment: Environment::default() };
-    match client.ask(&Request::CreateAgent(Box::new(create)))? {
+    match client.ask(&Mutation::CreateAgent(Box::new(create)))? {
         Reply::Accepted { agent } => Ok(agent),
         other => Err(unexpected(other)),
     }
@@ -240,7 +240,7 @@ fn judge(view: &AgentView, named: &NamedProfile) -> (Outcome, String) {
 fn remove(client: &mut Client, agent: AgentId) -> Result<(), Failure> {
     let targets = vec![agent.to_string()];
     let request =
-        Request::DestroyAgents { key: request_key(None)?, targets: targets.clone(), discard: Discard::Yes };
+        Mutation::DestroyAgents { key: request_key(None)?, targets: targets.clone(), discard: Discard::Yes };
     match client.ask(&request)? {
         Reply::Outcomes(outcomes) => {
             if let Some(error) = outcomes.into_iter().find_map(|outcome| outcome.error) {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use protocol::api::{Item, Reply, Request};
+use protocol::api::{Item, Query, Reply};
 use protocol::error::ErrorCode;
 use protocol::files::{FileEntry, FileKind, FilePath, FilePiece};
 
@@ -77,7 +77,7 @@ impl Fetch<'_> {
         mut take: impl FnMut(&FilePiece) -> Result<(), Failure>,
     ) -> Result<FilePiece, Failure> {
         let Place { agent, area, .. } = self.place;
-        let request = Request::GetFile {
+        let request = Query::GetFile {
             target: agent.clone(),
             area: *area,
             path: path.clone(),

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Action, Reply};
 use protocol::error::ErrorCode;
 use protocol::files::{FileArea, FileFinish, FileNode, FilePath, FileWrite, PIECE};
 use sha2::{Digest, Sha256};
@@ -167,7 +167,7 @@ impl Put {
             return Ok(()); // the workspace itself
         }
         let target = self.place.agent.clone();
-        match self.client.ask(&Request::MakeNode { target, path: path.clone(), node })? {
+        match self.client.ask(&Action::MakeNode { target, path: path.clone(), node })? {
             Reply::Done => Ok(()),
             other => Err(unexpected(other)),
         }
@@ -196,7 +196,7 @@ impl Put {
                 mode,
             });
             let write = FileWrite { path: to.clone(), upload: upload.clone(), offset, bytes, finish };
-            match self.client.ask(&Request::PutFile { target: self.place.agent.clone(), write })? {
+            match self.client.ask(&Action::PutFile { target: self.place.agent.clone(), write })? {
                 Reply::Done if is_last => return Ok(()),
                 Reply::Done => offset = offset.saturating_add(count),
                 other => return Err(unexpected(other)),

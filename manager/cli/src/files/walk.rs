@@ -1,6 +1,6 @@
 //! Everything below a folder of an agent, a folder before what is in it.
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Query, Reply};
 use protocol::error::ErrorCode;
 use protocol::files::{FileEntry, FileKind, FileList, FilePath};
 
@@ -17,7 +17,7 @@ pub fn page(
     after: Option<Vec<u8>>,
 ) -> Result<FileList, Failure> {
     let request =
-        Request::ListFiles { target: place.agent.clone(), area: place.area, path: path.clone(), after };
+        Query::ListFiles { target: place.agent.clone(), area: place.area, path: path.clone(), after };
     match client.ask(&request)? {
         Reply::Files(list) => Ok(list),
         other => Err(unexpected(other)),

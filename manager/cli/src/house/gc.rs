@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Action, Mutation, Reply};
 use protocol::error::ErrorCode;
 use protocol::house::HouseItem;
 use protocol::ids::HostId;
@@ -122,7 +122,7 @@ fn carry_out(client: &mut Client, args: &Gc, older_ms: u64, rows: &mut [Row]) ->
     }
     for batch in blobs.chunks_mut(BATCH) {
         let items = batch.iter().map(|row| row.planned.holding.item.clone()).collect();
-        let reply = client.ask(&Request::FreeBlobs { items, older_ms })?;
+        let reply = client.ask(&Action::FreeBlobs { items, older_ms })?;
         settle(reply, batch)?;
     }
     Ok(())
@@ -134,7 +134,7 @@ fn destroy(client: &mut Client, batch: &mut [&mut Row]) -> Result<(), Failure> {
         HouseItem::Workspace { agent } => Some(agent.to_string()),
         _ => None,
     });
-    let request = Request::DestroyAgents {
+    let request = Mutation::DestroyAgents {
         key: request_key(None)?,
         targets: targets.collect(),
         discard: Discard::Keep,
@@ -158,7 +158,7 @@ fn free(
     batch: &mut [&mut Row],
 ) -> Result<(), Failure> {
     let items: Vec<HouseItem> = batch.iter().map(|row| row.planned.holding.item.clone()).collect();
-    let reply = client.ask(&Request::Free { host: host.clone(), items, older_ms, discard })?;
+    let reply = client.ask(&Action::Free { host: host.clone(), items, older_ms, discard })?;
     settle(reply, batch)
 }
 
@@ -167,7 +167,8 @@ fn free_runs(client: &mut Client, older_ms: u64, batch: &mut [&mut Row]) -> Resu
         HouseItem::Run { run } => Some(run),
         _ => None,
     });
-    let reply = client.ask(&Request::FreeRuns { key: request_key(None)?, runs: runs.collect(), older_ms })?;
+    let reply =
+        client.ask(&Mutation::FreeRuns { key: request_key(None)?, runs: runs.collect(), older_ms })?;
     settle(reply, batch)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::{Item, Reply, Request};
+use protocol::api::{Item, Query, Reply};
 use protocol::error::ErrorCode;
 use protocol::house::{Holding, StreamUse, Unheard};
 use protocol::ids::HostId;
@@ -35,7 +35,7 @@ pub fn survey(client: &mut Client, targets: Vec<String>, looks: Looks) -> Result
     let Looks { deep, blobs } = looks;
     let limits = Limits { deadline: Some(Instant::now() + LIMIT), interrupts: None };
     let mut holdings = Vec::new();
-    let end = client.stream(&Request::Survey { targets, deep, added: deep, blobs }, &limits, |item| {
+    let end = client.stream(&Query::Survey { targets, deep, added: deep, blobs }, &limits, |item| {
         match item {
             Item::Holdings { host, holdings: piece } => {
                 holdings.extend(piece.into_iter().map(|holding| (Some(host.clone()), holding)));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::{MessageUntil, Outcome, Reply, Request};
+use protocol::api::{MessageUntil, Mutation, Outcome, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::MessageId;
 use protocol::message::MessageState;
@@ -46,7 +46,7 @@ pub fn run(context: &Context, args: &Messages) -> Result<u8, Failure> {
 fn cancel(context: &Context, args: &Messages) -> Result<u8, Failure> {
     let key = request_key(args.key.as_deref())?;
     let mut client = context.client()?;
-    let request = Request::CancelMessages { key: key.clone(), messages: args.cancel.clone() };
+    let request = Mutation::CancelMessages { key: key.clone(), messages: args.cancel.clone() };
     let asked = client.ask(&request).map_err(|failure| with_key(failure, "phalanx messages --cancel", &key));
     let outcomes = match asked? {
         Reply::Outcomes(outcomes) => outcomes,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use protocol::api::{MessageUntil, Reply, Request};
+use protocol::api::{MessageUntil, Mutation, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::MessageId;
 use protocol::message::{MessageState, MessageText, MessageView, Sent, Typing};
@@ -44,7 +44,7 @@ pub fn run(context: &Context, args: &Send) -> Result<u8, Failure> {
         at_once: args.now,
         each_line: args.lines,
     };
-    let request = Request::SendMessage { key: key.clone(), targets, typing };
+    let request = Mutation::SendMessage { key: key.clone(), targets, typing };
     let sent = match client.ask(&request).map_err(|failure| with_key(failure, "phalanx send", &key))? {
         Reply::Sent(sent) => sent,
         other => return Err(unexpected(other)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use protocol::api::{Item, MessageUntil, Reply, Request};
+use protocol::api::{Item, MessageUntil, Query, Reply};
 use protocol::ids::MessageId;
 use protocol::message::MessageView;
 
@@ -28,7 +28,7 @@ pub fn wait(
     while known.len() < messages.len() && is_time() {
         let asked_at = Instant::now();
         let open = messages.iter().filter(|id| !known.contains_key(id)).copied().collect();
-        let request = Request::WaitMessages { messages: open, until };
+        let request = Query::WaitMessages { messages: open, until };
         let mut connection = match client.take() {
             Some(client) => client,
             None => context.client()?,
@@ -61,7 +61,7 @@ pub fn look(
     targets: Vec<String>,
     messages: Vec<MessageId>,
 ) -> Result<Vec<MessageView>, Failure> {
-    match client.ask(&Request::ListMessages { targets, messages })? {
+    match client.ask(&Query::ListMessages { targets, messages })? {
         Reply::Messages { messages, .. } => Ok(messages),
         other => Err(unexpected(other)),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Query, Reply};
 use protocol::ids::TaskId;
 use protocol::task::{RunView, TaskState, TaskView};
 
@@ -30,8 +30,8 @@ impl Progress {
     }
 
     /// The question to ask after a change, when the counts do not say enough.
-    pub fn question(&self, run: &RunView) -> Option<Request> {
-        matches!(self, Self::Lines { .. }).then(|| Request::ShowRun { run: run.id.to_string() })
+    pub fn question(&self, run: &RunView) -> Option<Query> {
+        matches!(self, Self::Lines { .. }).then(|| Query::ShowRun { run: run.id.to_string() })
     }
 
     pub fn run(&self, run: &RunView) {

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 use std::time::{Duration, Instant};
 
 use protocol::agent::Blob;
-use protocol::api::{COMMENT_LIMIT, DecideTasks, Outcome, PROMPT_LIMIT, Reply, Request};
+use protocol::api::{COMMENT_LIMIT, DecideTasks, Mutation, Outcome, PROMPT_LIMIT, Query, Reply};
 use protocol::error::ErrorCode;
 use protocol::task::{Landing, TaskState, TaskView, Verdict};
 use sha2::{Digest, Sha256};
@@ -49,7 +49,7 @@ fn decide(context: &Context, args: &Finished, verdict: Verdict, verb: &str) -> R
         (Verdict::Rejected, false) => Some(upload(&mut client, &comment)?),
         _ => None,
     };
-    let request = Request::DecideTasks(Box::new(DecideTasks {
+    let request = Mutation::DecideTasks(Box::new(DecideTasks {
         key: key.clone(),
         tasks: targets.clone(),
         verdict,
@@ -235,7 +235,7 @@ fn show(
 }
 
 fn one(client: &mut Client, target: &str) -> Result<TaskView, Failure> {
-    match client.ask(&Request::ShowTask { task: target.to_owned() })? {
+    match client.ask(&Query::ShowTask { task: target.to_owned() })? {
         Reply::Task(view) => Ok(*view),
         other => Err(unexpected(other)),
     }

@@ -1,6 +1,6 @@
 //! `diff`: what a task or agent changed. In a pipe the bytes are git's, on a terminal they are made safe.
 
-use protocol::api::{Item, Reply, Request};
+use protocol::api::{Item, Query, Reply};
 use protocol::compare::{CompareForm, Comparison};
 use protocol::error::ErrorCode;
 
@@ -17,7 +17,7 @@ use manager_plan::config::format::OutputFormat;
 
 pub fn run(context: &Context, args: &Diff) -> Result<u8, Failure> {
     let mut client = context.client()?;
-    let request = |form| Request::Compare { target: args.target.clone(), attempt: args.attempt, form };
+    let request = |form| Query::Compare { target: args.target.clone(), attempt: args.attempt, form };
     let plain = matches!(context.format, OutputFormat::Table | OutputFormat::Wide);
     if plain && !args.stat && !args.name_only {
         patch(context, &mut client, &request(CompareForm::Patch))?;
@@ -30,7 +30,7 @@ pub fn run(context: &Context, args: &Diff) -> Result<u8, Failure> {
 /// Asks, and hands each item on; the head is what was compared.
 pub fn ask(
     client: &mut Client,
-    request: &Request,
+    request: &Query,
     mut take: impl FnMut(Item) -> Result<(), Failure>,
 ) -> Result<Comparison, Failure> {
     let mut about = None;
@@ -50,7 +50,7 @@ pub fn ask(
     }
 }
 
-fn patch(context: &Context, client: &mut Client, request: &Request) -> Result<(), Failure> {
+fn patch(context: &Context, client: &mut Client, request: &Query) -> Result<(), Failure> {
     let terminal = stdout_is_terminal();
     let mut out = Stdout::default();
     let mut painter = Painter::new(terminal && paint::is_wanted());
@@ -68,7 +68,7 @@ fn patch(context: &Context, client: &mut Client, request: &Request) -> Result<()
     Ok(())
 }
 
-fn files(context: &Context, client: &mut Client, request: &Request, args: &Diff) -> Result<(), Failure> {
+fn files(context: &Context, client: &mut Client, request: &Query, args: &Diff) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let about = ask(client, request, |item| {
         if let Item::Changed(changes) = item {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use protocol::api::{Item, MergeRun, Reply, Request, SCHEMA_VERSION};
+use protocol::api::{Item, MergeRun, Mutation, Query, Reply, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
 use protocol::ids::{HostId, Name, RunId};
 use protocol::merge::{MergeOutcome, MergeRow, MergeState, MergeView};
@@ -35,7 +35,7 @@ pub fn run(context: &Context, args: &Merge) -> Result<u8, Failure> {
     let key = request_key(args.key.as_deref())?;
     let mut client = context.client()?;
     let run = named_or_latest(&mut client, args.run.as_deref())?;
-    let request = Request::MergeRun(Box::new(MergeRun {
+    let request = Mutation::MergeRun(Box::new(MergeRun {
         key: key.clone(),
         run,
         into: args.into.clone(),
@@ -96,7 +96,7 @@ fn follow(
 ) -> Result<Followed, Failure> {
     let mut last = None;
     let limits = Limits { deadline: None, interrupts: Some(interrupts) };
-    let request = Request::FollowMerge { run: begun.run.to_string() };
+    let request = Query::FollowMerge { run: begun.run.to_string() };
     let end = client.stream(&request, &limits, |item| {
         let Item::Merge(view) = item else { return Ok(Flow::More) };
         // Asked again under its key, a merge may be followed by another one long since.

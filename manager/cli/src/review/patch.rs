@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
-use protocol::api::{Item, Request};
+use protocol::api::{Item, Query};
 use protocol::compare::CompareForm;
 use protocol::error::ErrorCode;
 use protocol::task::{TaskState, TaskView};
@@ -145,7 +145,7 @@ impl Writer {
         attempt: Option<u32>,
         folder: &Path,
     ) -> Result<(), Failure> {
-        let request = Request::Compare { target: target.to_owned(), attempt, form: CompareForm::Mail };
+        let request = Query::Compare { target: target.to_owned(), attempt, form: CompareForm::Mail };
         let first = self.rows.len();
         let about = ask(client, &request, |item| match item {
             Item::File { name, bytes } => self.take(folder, &name, &bytes),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::error::ErrorCode;
 use protocol::ids::TaskId;
 
@@ -31,7 +31,7 @@ pub fn cancel(context: &Context, args: &Cancel) -> Result<u8, Failure> {
     if tasks.is_empty() && before.ended_at.is_some() {
         say(&safe_line(&format!("run {} was over already; nothing was done", before.spec.name)));
     }
-    let request = Request::CancelRun { key: key.clone(), run: run.clone(), tasks: tasks.clone(), grace_ms };
+    let request = Mutation::CancelRun { key: key.clone(), run: run.clone(), tasks: tasks.clone(), grace_ms };
     let outcomes = ask(&mut client, "phalanx cancel", &request, &key)?;
     if !args.wait {
         return finish(context, &mut client, &run, &outcomes);

@@ -1,6 +1,6 @@
 //! `retry` and `scale`, and how a change of a run is told.
 
-use protocol::api::{Outcome, Reply, Request};
+use protocol::api::{Mutation, Outcome, Reply};
 use protocol::ids::RequestKey;
 use protocol::task::TaskState;
 
@@ -28,7 +28,7 @@ pub fn retry(context: &Context, args: &Retry) -> Result<u8, Failure> {
         say("no task of the run has failed; nothing was done");
         return Ok(exit::OK);
     }
-    let request = Request::RetryTasks { key: key.clone(), run: run.clone(), tasks };
+    let request = Mutation::RetryTasks { key: key.clone(), run: run.clone(), tasks };
     let outcomes = ask(&mut client, "phalanx retry", &request, &key)?;
     finish(context, &mut client, &run, &outcomes)
 }
@@ -37,7 +37,7 @@ pub fn scale(context: &Context, args: &Scale) -> Result<u8, Failure> {
     let key = request_key(args.key.as_deref())?;
     let mut client = context.client()?;
     let max_parallel = args.max_parallel.0;
-    let request = Request::ScaleRun { key: key.clone(), run: args.run.clone(), max_parallel };
+    let request = Mutation::ScaleRun { key: key.clone(), run: args.run.clone(), max_parallel };
     let outcomes = ask(&mut client, "phalanx scale", &request, &key)?;
     finish(context, &mut client, &args.run, &outcomes)
 }
@@ -52,7 +52,7 @@ fn failed(client: &mut Client, run: &str) -> Result<Vec<String>, Failure> {
 pub(super) fn ask(
     client: &mut Client,
     command: &str,
-    request: &Request,
+    request: &Mutation,
     key: &RequestKey,
 ) -> Result<Vec<Outcome>, Failure> {
     match client.ask(request).map_err(|failure| with_key(failure, command, key))? {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use protocol::api::{Item, Request};
+use protocol::api::{Item, Query};
 use protocol::error::ErrorCode;
 use protocol::ids::RunId;
 use protocol::task::RunView;
@@ -80,7 +80,7 @@ fn follow(
     let mut next_ask = Instant::now();
     let mut last: Option<RunView> = None;
     let limits = Limits { deadline: None, interrupts: Some(interrupts) };
-    let end = client.stream(&Request::FollowRun { run: run.to_string() }, &limits, |item| {
+    let end = client.stream(&Query::FollowRun { run: run.to_string() }, &limits, |item| {
         *away = None;
         let Item::Run(view) = item else { return Ok(Flow::More) };
         progress.run(&view);

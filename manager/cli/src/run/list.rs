@@ -1,6 +1,6 @@
 //! `runs` and `tasks`, and the run that is meant when none is named.
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Query, Reply};
 use protocol::error::ErrorCode;
 use protocol::task::{RunView, TaskView};
 
@@ -14,7 +14,7 @@ use super::super::output::when::now;
 use super::view::{RunRow, TaskRow};
 
 fn all(client: &mut Client) -> Result<Vec<RunView>, Failure> {
-    match client.ask(&Request::ListRuns)? {
+    match client.ask(&Query::ListRuns)? {
         Reply::Runs(runs) => Ok(runs),
         other => Err(unexpected(other)),
     }
@@ -32,7 +32,7 @@ pub fn named_or_latest(client: &mut Client, name: Option<&str>) -> Result<String
 }
 
 pub fn whole(client: &mut Client, run: &str) -> Result<(RunView, Vec<TaskView>), Failure> {
-    match client.ask(&Request::ShowRun { run: run.to_owned() })? {
+    match client.ask(&Query::ShowRun { run: run.to_owned() })? {
         Reply::Run { run, tasks } => Ok((*run, tasks)),
         other => Err(unexpected(other)),
     }

@@ -1,6 +1,6 @@
 //! `report`: fetches a run and its transcripts, and has the report written.
 
-use protocol::api::{Item, LogStart, Request};
+use protocol::api::{Item, LogStart, Query};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 
@@ -52,7 +52,7 @@ fn transcript(client: &mut Client, agent: AgentId) -> Fetched {
     let mut place = Transcript::starting_at(Some(0));
     let mut bytes = Vec::new();
     let mut missing = 0_u64;
-    let request = Request::Logs { target: agent.to_string(), from: LogStart::Offset(0), follow: false };
+    let request = Query::Logs { target: agent.to_string(), from: LogStart::Offset(0), follow: false };
     let end = client.stream(&request, &Limits::default(), |item| {
         if let Item::Log { offset, bytes: came } = item {
             let piece = place.take(offset, &came);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::api::{AddTasks, Reply, Request, SubmitRun};
+use protocol::api::{Action, AddTasks, Mutation, Query, Reply, SubmitRun};
 use protocol::error::ErrorCode;
 use protocol::ids::{Name, RequestKey, RunId};
 use protocol::order::ResolvedBase;
@@ -123,7 +123,7 @@ pub(super) fn resolve(client: &mut Client, plan: &Plan, resolved: &mut Resolved)
             continue;
         }
         let repo = wanted.path.to_string_lossy().into_owned();
-        match client.ask(&Request::ResolveRepo { repo: repo.clone(), base: wanted.base.clone() }) {
+        match client.ask(&Query::ResolveRepo { repo: repo.clone(), base: wanted.base.clone() }) {
             Ok(Reply::Resolved(base)) => {
                 if base.dirty {
                     say(&safe_line(&format!(
@@ -175,7 +175,7 @@ pub fn upload_blob(client: &mut Client, sha256: &str, bytes: &[u8]) -> Result<()
     let pieces = bytes.len().div_ceil(BLOB_PIECE);
     let mut offset = 0_u64;
     for (piece, number) in bytes.chunks(BLOB_PIECE).zip(1..) {
-        let request = Request::PutBlob {
+        let request = Action::PutBlob {
             sha256: sha256.to_owned(),
             offset,
             bytes: piece.to_vec(),
@@ -227,7 +227,7 @@ pub(super) fn submit(
         run: RunSpec { name, max_parallel, labels, caps, notify, open },
         tasks: tasks_of(plan.tasks, resolved),
     };
-    submitted(client, &Request::SubmitRun(Box::new(submit)), key)
+    submitted(client, &Mutation::SubmitRun(Box::new(submit)), key)
 }
 
 pub(super) fn add(
@@ -238,10 +238,10 @@ pub(super) fn add(
     key: &RequestKey,
 ) -> Result<RunId, Failure> {
     let (run, tasks) = (run.to_string(), tasks_of(plan.tasks, resolved));
-    submitted(client, &Request::AddTasks(Box::new(AddTasks { key: key.clone(), run, tasks })), key)
+    submitted(client, &Mutation::AddTasks(Box::new(AddTasks { key: key.clone(), run, tasks })), key)
 }
 
-fn submitted(client: &mut Client, request: &Request, key: &RequestKey) -> Result<RunId, Failure> {
+fn submitted(client: &mut Client, request: &Mutation, key: &RequestKey) -> Result<RunId, Failure> {
     match client.ask(request) {
         Ok(Reply::Submitted { run, .. }) => Ok(run),
         Ok(other) => Err(unexpected(other)),
@@ -251,7 +251,7 @@ fn submitted(client: &mut Client, request: &Request, key: &RequestKey) -> Result
 
 pub(super) fn close(client: &mut Client, run: RunId) -> Result<(), Failure> {
     let key = request_key(None)?;
-    match client.ask(&Request::CloseRun { key, run: run.to_string() })? {
+    match client.ask(&Mutation::CloseRun { key, run: run.to_string() })? {
         Reply::Done => Ok(()),
         other => Err(unexpected(other)),
     }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::{Item, Request};
+use protocol::api::{Item, Query};
 use protocol::error::ErrorCode;
 use protocol::task::{RunView, TaskState, TaskView};
 
@@ -139,7 +139,7 @@ pub fn follow(context: &Context, run: &str, deadline: Option<Instant>) -> Result
     let mut changes = 0;
     let mut client: Client = context.client()?;
     let limits = Limits { deadline: Some(until), interrupts: None };
-    client.stream(&Request::FollowRun { run: run.to_owned() }, &limits, |item| {
+    client.stream(&Query::FollowRun { run: run.to_owned() }, &limits, |item| {
         // The first one is what was there.
         changes += u32::from(matches!(item, Item::Run(_)));
         Ok(if changes > 1 { Flow::Enough } else { Flow::More })

@@ -1,6 +1,6 @@
 //! `why`: what an agent, run or task waits for or failed of, and what to do.
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Query, Reply};
 
 use super::super::args::run::Why;
 use super::super::context::{Context, unexpected};
@@ -16,7 +16,7 @@ use manager_plan::config::format::OutputFormat;
 pub fn run(context: &Context, args: &Why) -> Result<u8, Failure> {
     let mut client = context.client()?;
     let target = named_or_latest(&mut client, args.target.as_deref())?;
-    let reasons = match client.ask(&Request::Why { target })? {
+    let reasons = match client.ask(&Query::Why { target })? {
         Reply::Why(reasons) => reasons,
         other => return Err(unexpected(other)),
     };

@@ -1,7 +1,7 @@
 //! `capture`: what an agent's terminal shows, as text.
 
 use protocol::agent::Phase;
-use protocol::api::{AgentScreen, Reply, Request};
+use protocol::api::{AgentScreen, Query, Reply};
 use protocol::ids::{AgentId, HostId};
 use protocol::screen::ScreenView;
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ use manager_plan::runfile::units::human_size;
 pub fn run(context: &Context, args: &Capture) -> Result<u8, Failure> {
     let mut client = context.client()?;
     let request =
-        Request::Capture { target: args.target.clone(), history: args.history, colours: args.colours };
+        Query::Capture { target: args.target.clone(), history: args.history, colours: args.colours };
     let shown = match client.ask(&request)? {
         Reply::Screen(shown) => *shown,
         other => return Err(unexpected(other)),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::{AgentView, Change as Wanted, Outcome, Reachability, Request, Until};
+use protocol::api::{AgentView, Change as Wanted, Mutation, Outcome, Reachability, Until};
 use protocol::error::{ErrorCode, WireError};
 
 use super::super::agent::change::{ask, show};
@@ -38,7 +38,7 @@ pub(super) fn apply(
     let mut outcomes = if targets.is_empty() {
         Vec::new()
     } else {
-        ask(&mut client, wish.verb, &Request::ChangeAgents { key, targets, change })?
+        ask(&mut client, wish.verb, &Mutation::ChangeAgents { key, targets, change })?
     };
     if !how.no_wait {
         settle(&mut client, wish, &mut outcomes)?;

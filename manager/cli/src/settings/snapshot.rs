@@ -1,7 +1,7 @@
 //! `snapshot create|ls|restore`, and `clone`: work that is in no commit, kept, put back, or given to another agent.
 
 use protocol::agent::{Checkout, CheckoutKind};
-use protocol::api::{AgentView, Reply, Request};
+use protocol::api::{Action, AgentView, Reply};
 use protocol::error::ErrorCode;
 use protocol::snapshot::{Restored, Snapshot, SnapshotCall, SnapshotWish};
 use protocol::time::Timestamp;
@@ -40,8 +40,8 @@ pub(super) fn snapshot(context: &Context, command: &SnapshotCommand) -> Result<u
     }
 }
 
-fn ask(agent: &str, call: SnapshotCall) -> Request {
-    Request::Snapshot(SnapshotWish { target: agent.to_owned(), call })
+fn ask(agent: &str, call: SnapshotCall) -> Action {
+    Action::Snapshot(SnapshotWish { target: agent.to_owned(), call })
 }
 
 fn snapshots(client: &mut Client, agent: &str, call: SnapshotCall) -> Result<Vec<Snapshot>, Failure> {

@@ -1,6 +1,6 @@
 //! `hosts`: the machines of the fleet.
 
-use protocol::api::{HostView, Reply, Request};
+use protocol::api::{HostView, Query, Reply};
 use protocol::time::Timestamp;
 
 use super::super::context::{Context, unexpected};
@@ -62,7 +62,7 @@ impl Listed for HostRow {
 
 pub fn run(context: &Context) -> Result<u8, Failure> {
     let mut client = context.client()?;
-    let hosts = match client.ask(&Request::Hosts)? {
+    let hosts = match client.ask(&Query::Hosts)? {
         Reply::Hosts(hosts) => hosts,
         other => return Err(unexpected(other)),
     };

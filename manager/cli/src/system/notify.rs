@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use protocol::api::{Reply, Request, SCHEMA_VERSION};
+use protocol::api::{Query, Reply, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
 use protocol::ids::{Name, RunId};
 use protocol::notify::{HookFailure, HookView, HooksView, MissingHook};
@@ -48,7 +48,7 @@ const AS_BEFORE: &str =
 /// Those that the manager has; where it does not run, those that it would have: none, while the settings are wrong.
 pub fn in_force(context: &Context) -> Result<HooksView, Failure> {
     if let Some(client) = context.running() {
-        return match client?.ask(&Request::Hooks)? {
+        return match client?.ask(&Query::Hooks)? {
             Reply::Hooks(hooks) => Ok(*hooks),
             other => Err(unexpected(other)),
         };

@@ -1,6 +1,6 @@
 //! `status`: the parts of this machine, and the fleet as the manager sees it. Starts nothing.
 
-use protocol::api::{Reply, Request, SCHEMA_VERSION, StatusView};
+use protocol::api::{Query, Reply, SCHEMA_VERSION, StatusView};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,7 +34,7 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
     let facts = facts(&context.layout);
     let fleet = match context.running() {
         None => None,
-        Some(client) => match client?.ask(&Request::Status)? {
+        Some(client) => match client?.ask(&Query::Status)? {
             Reply::Status(status) => Some(*status),
             other => return Err(unexpected(other)),
         },

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use nix::libc::{SIGCONT, SIGWINCH};
-use protocol::api::{Item, Request, SCHEMA_VERSION};
+use protocol::api::{Item, Query, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 use protocol::row::{AgentRow, RowChange, RowItem, WatchRows};
@@ -57,9 +57,8 @@ pub fn run(context: &Context, args: &Ls) -> Result<u8, Failure> {
             Shown::Screen(screen) => (true, screen.redraw.deadline()),
             Shown::Lines(_) => (false, None),
         };
-        let request = || {
-            Request::WatchRows(WatchRows { filter: filter(&args.filter), cursor: cursor.clone(), figures })
-        };
+        let request =
+            || Query::WatchRows(WatchRows { filter: filter(&args.filter), cursor: cursor.clone(), figures });
         match followed.next(request, deadline)? {
             Came::Item(item) => {
                 let Item::Rows(item) = *item else { continue };

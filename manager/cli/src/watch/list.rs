@@ -1,6 +1,6 @@
 //! `ls`: agents as rows of a table, as JSON, or as names.
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Query, Reply};
 use protocol::row::{AgentRow, RowFilter};
 use protocol::time::Timestamp;
 
@@ -26,7 +26,7 @@ pub fn run(context: &Context, args: &Ls) -> Result<u8, Failure> {
         return super::changes::run(context, args);
     }
     let mut client = context.client()?;
-    let (agents, as_of) = match client.ask(&Request::ListRows(filter(&args.filter)))? {
+    let (agents, as_of) = match client.ask(&Query::ListRows(filter(&args.filter)))? {
         Reply::Rows { rows, as_of } => (rows, as_of),
         other => return Err(unexpected(other)),
     };

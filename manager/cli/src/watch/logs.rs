@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use protocol::api::{AgentView, Item, LogStart, Reply, Request};
+use protocol::api::{AgentView, Item, LogStart, Query, Reply};
 use protocol::error::ErrorCode;
 use regex::Regex;
 
@@ -45,7 +45,7 @@ pub fn run(context: &Context, args: &Logs) -> Result<u8, Failure> {
         return Err(Failure::usage("--raw and --from are for one agent"));
     }
     let targets = select::targets(&mut client, &args.agents, Which::Current)?;
-    let views = match client.ask(&Request::ShowAgents { targets })? {
+    let views = match client.ask(&Query::ShowAgents { targets })? {
         Reply::Agents { agents, .. } => agents,
         other => return Err(unexpected(other)),
     };
@@ -149,7 +149,7 @@ fn read(
         LogStart::Tail(_) | LogStart::Since(_) => None,
     });
     let mut sanitiser = Sanitiser::default();
-    let request = Request::Logs { target: target.to_owned(), from, follow };
+    let request = Query::Logs { target: target.to_owned(), from, follow };
     let end = client.stream(&request, &Limits::default(), |item| {
         let Item::Log { offset, bytes } = item else { return Ok(Flow::More) };
         let piece = transcript.take(offset, &bytes);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use nix::libc::{SIGCONT, SIGWINCH};
 use protocol::agent::{Phase, TaskLink};
-use protocol::api::{Item, Reachability, Request, SCHEMA_VERSION};
+use protocol::api::{Item, Query, Reachability, SCHEMA_VERSION};
 use protocol::error::ErrorCode;
 use protocol::house::Unheard;
 use protocol::ids::{AgentId, HostId, Region};
@@ -54,7 +54,7 @@ pub fn run(context: &Context, args: &Top) -> Result<u8, Failure> {
 
 fn once(context: &Context, args: &Top, wish: TopWish) -> Result<u8, Failure> {
     let mut found = None;
-    let end = context.client()?.stream(&Request::Top(wish), &Limits::default(), |item| {
+    let end = context.client()?.stream(&Query::Top(wish), &Limits::default(), |item| {
         if let Item::Top(view) = item {
             found = Some(*view);
         }
@@ -82,7 +82,7 @@ fn go_on(context: &Context, args: &Top, wish: &TopWish, on_screen: bool) -> Resu
     let mut redraw = Redraw::default();
     let mut lines: Vec<String> = Vec::new();
     loop {
-        match followed.next(|| Request::Top(wish.clone()), None)? {
+        match followed.next(|| Query::Top(wish.clone()), None)? {
             Came::Item(item) => {
                 let Item::Top(view) = *item else { continue };
                 if on_screen {

@@ -9,7 +9,7 @@ mod runs;
 mod settings;
 
 use protocol::agent::Environment;
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::codec;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::RequestKey;
@@ -43,11 +43,8 @@ pub(crate) fn invalid(message: impl Into<String>) -> WireError {
 }
 
 impl Core {
-    pub(crate) fn client(&mut self, now: Timestamp, reply_to: u64, mut request: Request, seed: u128) {
-        let Some(key) = request.key().cloned() else {
-            let error = invalid("this request changes nothing; it is answered from the views");
-            return self.out.reply(reply_to, Err(error));
-        };
+    pub(crate) fn client(&mut self, now: Timestamp, reply_to: u64, mut request: Mutation, seed: u128) {
+        let key = request.key().clone();
         if key.0.is_empty() || key.0.len() > KEY_BYTES_MAX {
             let error = invalid(format!("a request key has 1 to {KEY_BYTES_MAX} bytes, not {}", key.0.len()));
             return self.out.reply(reply_to, Err(error));
@@ -72,142 +69,74 @@ impl Core {
         }
         let caller = Caller { reply_to, key, digest, seed };
         match request {
-            Request::CreateAgent(create) => self.create_agent(now, caller, *create, environments),
-            Request::StopAgents { targets, grace_ms, .. } => self.stop_agents(now, caller, targets, grace_ms),
-            Request::DestroyAgents { targets, discard, .. } => {
+            Mutation::CreateAgent(create) => self.create_agent(now, caller, *create, environments),
+            Mutation::StopAgents { targets, grace_ms, .. } => {
+                self.stop_agents(now, caller, targets, grace_ms)
+            }
+            Mutation::DestroyAgents { targets, discard, .. } => {
                 self.destroy_agents(now, caller, targets, discard);
             }
-            Request::SubmitRun(submit) => self.submit_run(now, caller, *submit, environments),
-            Request::AddTasks(add) => self.add_tasks(now, caller, *add, environments),
-            Request::CloseRun { run, .. } => self.close_run(now, caller, &run),
-            Request::CancelRun { run, tasks, grace_ms, .. } => {
+            Mutation::SubmitRun(submit) => self.submit_run(now, caller, *submit, environments),
+            Mutation::AddTasks(add) => self.add_tasks(now, caller, *add, environments),
+            Mutation::CloseRun { run, .. } => self.close_run(now, caller, &run),
+            Mutation::CancelRun { run, tasks, grace_ms, .. } => {
                 self.cancel_tasks(now, caller, &run, tasks, grace_ms);
             }
-            Request::RetryTasks { run, tasks, .. } => self.retry_tasks(now, caller, &run, tasks),
-            Request::ScaleRun { run, max_parallel, .. } => self.scale_run(now, caller, &run, max_parallel),
-            Request::ChangeAgents { targets, change, .. } => {
+            Mutation::RetryTasks { run, tasks, .. } => self.retry_tasks(now, caller, &run, tasks),
+            Mutation::ScaleRun { run, max_parallel, .. } => self.scale_run(now, caller, &run, max_parallel),
+            Mutation::ChangeAgents { targets, change, .. } => {
                 self.change_agents(now, caller, targets, &change);
             }
-            Request::DecideTasks(decide) => self.decide_tasks(now, caller, *decide),
-            Request::MergeRun(merge) => self.merge_run(now, caller, *merge),
-            Request::SendMessage { targets, typing, .. } => {
+            Mutation::DecideTasks(decide) => self.decide_tasks(now, caller, *decide),
+            Mutation::MergeRun(merge) => self.merge_run(now, caller, *merge),
+            Mutation::SendMessage { targets, typing, .. } => {
                 self.send_message(now, caller, targets, &typing);
             }
-            Request::CancelMessages { messages, .. } => self.cancel_messages(now, caller, messages),
-            Request::FreeRuns { runs, older_ms, .. } => self.free_runs(now, caller, runs, older_ms),
-            Request::Status
-            | Request::Hosts
-            | Request::Hooks
-            | Request::ListAgents(_)
-            | Request::ShowAgents { .. }
-            | Request::WaitAgents { .. }
-            | Request::Logs { .. }
-            | Request::Exec { .. }
-            | Request::Events { .. }
-            | Request::ResolveRepo { .. }
-            | Request::PutBlob { .. }
-            | Request::ListRuns
-            | Request::ShowRun { .. }
-            | Request::FollowRun { .. }
-            | Request::Snapshot(_)
-            | Request::Why { .. }
-            | Request::ListRows(_)
-            | Request::Survey { .. }
-            | Request::Free { .. }
-            | Request::FreeBlobs { .. }
-            | Request::Capture { .. }
-            | Request::Compare { .. }
-            | Request::ListFiles { .. }
-            | Request::GetFile { .. }
-            | Request::PutFile { .. }
-            | Request::MakeNode { .. }
-            | Request::FollowMerge { .. }
-            | Request::ShowTask { .. }
-            | Request::ListMessages { .. }
-            | Request::WatchRows(_)
-            | Request::Top(_)
-            | Request::ExecOpen(_)
-            | Request::ExecInput { .. }
-            | Request::WaitMessages { .. } => {
-                self.out.reply(caller.reply_to, Err(invalid("a query has no request key")));
-            }
+            Mutation::CancelMessages { messages, .. } => self.cancel_messages(now, caller, messages),
+            Mutation::FreeRuns { runs, older_ms, .. } => self.free_runs(now, caller, runs, older_ms),
         }
     }
 }
 
 /// What makes two requests of one key the same request. A client makes up the refs of an agent's results anew each
 /// time: they are no part of what was asked for, and those of the first request are the agent's.
-fn digest_of(request: &Request) -> Result<String, codec::CodecError> {
-    if let Request::CreateAgent(create) = request
+fn digest_of(request: &Mutation) -> Result<String, codec::CodecError> {
+    if let Mutation::CreateAgent(create) = request
         && create.spec.checkout.is_some()
     {
         let mut create = create.clone();
         if let Some(checkout) = &mut create.spec.checkout {
             (checkout.branch, checkout.result_ref, checkout.snapshot) = (None, None, None);
         }
-        return codec::to_bytes(&Request::CreateAgent(create)).map(|bytes| names::digest(&bytes));
+        return codec::to_bytes(&Mutation::CreateAgent(create)).map(|bytes| names::digest(&bytes));
     }
     codec::to_bytes(request).map(|bytes| names::digest(&bytes))
 }
 
 /// Takes the values out of the request and leaves the names of the variables: a digest of a value that can be guessed
 /// would give it away. A second request that differs in values only counts as the first.
-fn take_values(request: &mut Request) -> Vec<Environment> {
+fn take_values(request: &mut Mutation) -> Vec<Environment> {
     let take = |environment: &mut Environment| {
         let names = environment.0.keys().map(|name| (name.clone(), String::new())).collect();
         std::mem::replace(environment, Environment(names))
     };
     match request {
-        Request::CreateAgent(create) => vec![take(&mut create.environment)],
-        Request::AddTasks(add) => add.tasks.iter_mut().map(|task| take(&mut task.environment)).collect(),
-        Request::SubmitRun(submit) => {
+        Mutation::CreateAgent(create) => vec![take(&mut create.environment)],
+        Mutation::AddTasks(add) => add.tasks.iter_mut().map(|task| take(&mut task.environment)).collect(),
+        Mutation::SubmitRun(submit) => {
             submit.tasks.iter_mut().map(|task| take(&mut task.environment)).collect()
         }
-        Request::StopAgents { .. }
-        | Request::DestroyAgents { .. }
-        | Request::CancelRun { .. }
-        | Request::RetryTasks { .. }
-        | Request::ScaleRun { .. }
-        | Request::CloseRun { .. }
-        | Request::ChangeAgents { .. }
-        | Request::DecideTasks(_)
-        | Request::MergeRun(_)
-        | Request::FollowMerge { .. }
-        | Request::SendMessage { .. }
-        | Request::CancelMessages { .. }
-        | Request::FreeRuns { .. }
-        | Request::ListMessages { .. }
-        | Request::WaitMessages { .. }
-        | Request::Status
-        | Request::Hosts
-        | Request::Hooks
-        | Request::ListAgents(_)
-        | Request::ShowAgents { .. }
-        | Request::WaitAgents { .. }
-        | Request::Logs { .. }
-        | Request::Exec { .. }
-        | Request::Events { .. }
-        | Request::ResolveRepo { .. }
-        | Request::PutBlob { .. }
-        | Request::ListRuns
-        | Request::ShowRun { .. }
-        | Request::FollowRun { .. }
-        | Request::Snapshot(_)
-        | Request::Why { .. }
-        | Request::ListRows(_)
-        | Request::Survey { .. }
-        | Request::Free { .. }
-        | Request::FreeBlobs { .. }
-        | Request::Capture { .. }
-        | Request::Compare { .. }
-        | Request::ShowTask { .. }
-        | Request::ListFiles { .. }
-        | Request::GetFile { .. }
-        | Request::PutFile { .. }
-        | Request::MakeNode { .. }
-        | Request::WatchRows(_)
-        | Request::Top(_)
-        | Request::ExecOpen(_)
-        | Request::ExecInput { .. } => Vec::new(),
+        Mutation::StopAgents { .. }
+        | Mutation::DestroyAgents { .. }
+        | Mutation::CancelRun { .. }
+        | Mutation::RetryTasks { .. }
+        | Mutation::ScaleRun { .. }
+        | Mutation::CloseRun { .. }
+        | Mutation::ChangeAgents { .. }
+        | Mutation::DecideTasks(_)
+        | Mutation::MergeRun(_)
+        | Mutation::SendMessage { .. }
+        | Mutation::CancelMessages { .. }
+        | Mutation::FreeRuns { .. } => Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use protocol::agent::Blob;
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::house::{Holding, HouseItem};
 use protocol::ids::RunId;
 use protocol::order::Discard;
@@ -68,7 +68,7 @@ fn prompts_logs_and_inputs_are_named_until_neither_task_nor_agent_is_there() {
     assert_eq!(world.state(run, "b"), TaskState::Accepted);
     world.pass(1_000);
     let key = world.key();
-    world.ask(Request::FreeRuns { key, runs: vec![run], older_ms: 0 }).unwrap();
+    world.ask(Mutation::FreeRuns { key, runs: vec![run], older_ms: 0 }).unwrap();
     assert!(world.core.find_run(&run.to_string()).is_err());
     assert_eq!(named(&world), BTreeSet::new());
 }
@@ -80,7 +80,7 @@ fn an_agent_names_its_prompt_until_it_is_destroyed() {
     create.spec.prompt = Some(blob("4"));
     let key = create.key.clone();
     assert!(!world.core.has_answered(&key));
-    world.ask(Request::CreateAgent(Box::new(create))).unwrap();
+    world.ask(Mutation::CreateAgent(Box::new(create))).unwrap();
     assert!(world.core.has_answered(&key));
     assert_eq!(named(&world), names("4"));
     world.stop("own");

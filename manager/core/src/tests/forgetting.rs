@@ -1,6 +1,6 @@
 //! Agents of which nothing is left: when they are forgotten, and what stays.
 
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::ids::RequestKey;
 use protocol::order::Discard;
 
@@ -34,7 +34,7 @@ fn only_an_agent_that_was_reported_destroyed_is_forgotten() {
 fn the_key_that_made_a_forgotten_agent_makes_no_other_one_for_a_day() {
     let mut world = World::new();
     let key = RequestKey(String::from("k"));
-    let made = |world: &mut World| world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a"))));
+    let made = |world: &mut World| world.ask(Mutation::CreateAgent(Box::new(create(key.clone(), "a"))));
     let first = made(&mut world).unwrap();
     let agent = world.core.find_agent("a").unwrap();
     world.destroy("a", Discard::Yes);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use protocol::agent::{Blob, EndCause};
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, HostId, RunId};
 use protocol::order::{Answer, Discard};
@@ -105,7 +105,7 @@ impl Trial {
         self.programs(|program| program.starts > 0 && program.end.is_none())
     }
 
-    fn request(&mut self, request: Request) {
+    fn request(&mut self, request: Mutation) {
         let id = self.world.request(request);
         self.asked.insert(id);
     }
@@ -126,7 +126,7 @@ impl Trial {
             Act::Create(n) => {
                 let key = world.key();
                 let create = super::world::create(key, &format!("own{}", n % 4));
-                self.request(Request::CreateAgent(Box::new(create)));
+                self.request(Mutation::CreateAgent(Box::new(create)));
             }
             Act::Stop(n) => {
                 if let Some(agent) = pick(&self.running(), n) {
@@ -138,7 +138,7 @@ impl Trial {
                     let key = self.world.key();
                     let discard = if discard { Discard::Yes } else { Discard::Keep };
                     let targets = vec![agent.to_string(), format!("own{}", n % 4)];
-                    self.request(Request::DestroyAgents { key, targets, discard });
+                    self.request(Mutation::DestroyAgents { key, targets, discard });
                 }
             }
             Act::Cancel(n, whole) => {

@@ -1,6 +1,6 @@
 //! From records to a core and back.
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Mutation, Reply};
 use protocol::ids::{Fencing, RequestKey};
 use protocol::order::Discard;
 use protocol::task::TaskState;
@@ -93,7 +93,7 @@ fn an_attempt_whose_agent_was_not_written_is_made_again_as_it_was() {
 fn answers_live_on_in_the_records_of_what_they_made() {
     let mut world = World::new();
     let key = RequestKey(String::from("k"));
-    let submit = Request::SubmitRun(Box::new(protocol::api::SubmitRun {
+    let submit = Mutation::SubmitRun(Box::new(protocol::api::SubmitRun {
         key,
         run: run_spec("r"),
         tasks: vec![protocol::task::SubmitTask {

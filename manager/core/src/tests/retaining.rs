@@ -1,6 +1,6 @@
 //! Runs that are over are forgotten beyond a number or an age, and never while anybody may come back to them.
 
-use protocol::api::{Reply, Request, SubmitRun};
+use protocol::api::{Mutation, Reply, SubmitRun};
 use protocol::ids::{RequestKey, RunId};
 use protocol::order::{Answer, Discard};
 use protocol::task::{Accept, TaskSpec, TaskState};
@@ -18,7 +18,7 @@ fn due(world: &World, most: Option<u64>, older_ms: Option<u64>) -> Vec<RunId> {
 
 fn free(world: &mut World, runs: &[RunId]) -> Vec<Option<String>> {
     let key = world.key();
-    let reply = world.ask(Request::FreeRuns { key, runs: runs.to_vec(), older_ms: 0 }).unwrap();
+    let reply = world.ask(Mutation::FreeRuns { key, runs: runs.to_vec(), older_ms: 0 }).unwrap();
     let Reply::Freed(outcomes) = reply else { panic!("{reply:?}") };
     outcomes.into_iter().map(|outcome| outcome.kept).collect()
 }
@@ -67,7 +67,7 @@ fn a_run_that_is_younger_than_asked_for_stays() {
     let mut world = World::new();
     let run = done(&mut world, "r");
     let key = world.key();
-    let asked = Request::FreeRuns { key, runs: vec![run], older_ms: DAY_MS };
+    let asked = Mutation::FreeRuns { key, runs: vec![run], older_ms: DAY_MS };
     let Reply::Freed(outcomes) = world.ask(asked).unwrap() else { panic!() };
     assert!(outcomes[0].kept.as_ref().unwrap().contains("younger"), "{outcomes:?}");
     assert!(is_stored(&world, run));
@@ -125,7 +125,7 @@ fn the_key_that_made_a_forgotten_run_makes_no_other_one() {
     let submit = |world: &mut World| {
         let task = protocol::task::SubmitTask { spec: task_spec("a"), environment: Default::default() };
         let submit = SubmitRun { key: key.clone(), run: run_spec("r"), tasks: vec![task] };
-        world.ask(Request::SubmitRun(Box::new(submit))).unwrap()
+        world.ask(Mutation::SubmitRun(Box::new(submit))).unwrap()
     };
     let first = submit(&mut world);
     let Reply::Submitted { run, .. } = first else { panic!("{first:?}") };
@@ -150,7 +150,7 @@ fn a_crash_while_a_run_is_forgotten_leaves_one_that_can_be_forgotten() {
     }
     world.pass(1_000);
     let (key, seed) = (world.key(), 7);
-    let request = Request::FreeRuns { key, runs: vec![run], older_ms: 0 };
+    let request = Mutation::FreeRuns { key, runs: vec![run], older_ms: 0 };
     let input = Input::Client { reply_to: 1, request: Box::new(request), seed };
     let writes: Vec<StoredRecord> = (world.core.clone().handle(world.now, input).into_iter())
         .filter_map(|effect| if let Effect::Write(record) = effect { Some(record) } else { None })

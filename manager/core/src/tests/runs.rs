@@ -1,7 +1,7 @@
 //! The life of tasks: starts, ends, classes of failure, retries, dependencies, cancelling.
 
 use protocol::agent::{Blob, End, EndCause, StartStep};
-use protocol::api::{Reply, Request};
+use protocol::api::{Mutation, Reply};
 use protocol::error::ErrorCode;
 use protocol::event::Fact;
 use protocol::ids::{AgentId, RunId};
@@ -354,13 +354,13 @@ fn a_cancel_can_give_a_grace_of_its_own_and_keeps_the_work() {
     let run = world.submit(run_spec("r"), vec![verified("a")]).unwrap();
     let agent = world.at_work(run, "a");
     let key = world.key();
-    let ask = |grace_ms| Request::CancelRun { key, run: run.to_string(), tasks: vec!["a".into()], grace_ms };
+    let ask = |grace_ms| Mutation::CancelRun { key, run: run.to_string(), tasks: vec!["a".into()], grace_ms };
     world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
     world.ask(ask(Some(77_000))).unwrap();
     let desired = world.core.fleet.desired(agent).unwrap();
     assert_eq!(desired.grace_ms, Some(77_000));
     let key = world.key();
-    let too_long = Request::CancelRun { key, run: run.to_string(), tasks: vec![], grace_ms: Some(u64::MAX) };
+    let too_long = Mutation::CancelRun { key, run: run.to_string(), tasks: vec![], grace_ms: Some(u64::MAX) };
     assert_eq!(world.ask(too_long).unwrap_err().code, ErrorCode::Invalid);
     world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = false;
     world.pass(30_000);

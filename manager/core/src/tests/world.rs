@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::agent::{AgentSpec, Blob, End, EndCause, Environment, Phase};
-use protocol::api::{Reply, Request, SubmitRun};
+use protocol::api::{Mutation, Reply, SubmitRun};
 use protocol::error::WireError;
 use protocol::event::Fact;
 use protocol::ids::{AgentId, Fencing, HostId, Incarnation, Region, RequestKey, RunId, Seq, TaskId};
@@ -384,14 +384,14 @@ impl World {
 
     // Clients
 
-    pub(super) fn request(&mut self, request: Request) -> u64 {
+    pub(super) fn request(&mut self, request: Mutation) -> u64 {
         self.next += 1;
         let (reply_to, seed) = (self.next, u128::from(self.next) << 64 | 0x5eed);
         self.input(Input::Client { reply_to, request: Box::new(request), seed });
         reply_to
     }
 
-    pub(super) fn ask(&mut self, request: Request) -> Result<Reply, WireError> {
+    pub(super) fn ask(&mut self, request: Mutation) -> Result<Reply, WireError> {
         let id = self.request(request);
         self.answer(id).expect("answered at once")
     }
@@ -410,26 +410,26 @@ impl World {
     pub(super) fn create(&mut self, name: &str) -> Result<AgentId, WireError> {
         let key = self.key();
         let create = create(key, name);
-        let reply = self.ask(Request::CreateAgent(Box::new(create)))?;
+        let reply = self.ask(Mutation::CreateAgent(Box::new(create)))?;
         let Reply::Accepted { agent } = reply else { panic!("{reply:?}") };
         Ok(agent)
     }
 
     pub(super) fn stop(&mut self, target: &str) -> Reply {
         let key = self.key();
-        self.ask(Request::StopAgents { key, targets: vec![target.to_owned()], grace_ms: None }).unwrap()
+        self.ask(Mutation::StopAgents { key, targets: vec![target.to_owned()], grace_ms: None }).unwrap()
     }
 
     pub(super) fn destroy(&mut self, target: &str, discard: Discard) -> u64 {
         let key = self.key();
-        self.request(Request::DestroyAgents { key, targets: vec![target.to_owned()], discard })
+        self.request(Mutation::DestroyAgents { key, targets: vec![target.to_owned()], discard })
     }
 
     pub(super) fn submit(&mut self, run: RunSpec, tasks: Vec<TaskSpec>) -> Result<RunId, WireError> {
         let key = self.key();
         let tasks =
             tasks.into_iter().map(|spec| SubmitTask { spec, environment: Environment::default() }).collect();
-        let reply = self.ask(Request::SubmitRun(Box::new(SubmitRun { key, run, tasks })))?;
+        let reply = self.ask(Mutation::SubmitRun(Box::new(SubmitRun { key, run, tasks })))?;
         let Reply::Submitted { run, .. } = reply else { panic!("{reply:?}") };
         Ok(run)
     }
@@ -437,13 +437,13 @@ impl World {
     pub(super) fn cancel(&mut self, run: RunId, tasks: &[&str]) -> Reply {
         let key = self.key();
         let tasks = tasks.iter().map(|task| (*task).to_owned()).collect();
-        self.ask(Request::CancelRun { key, run: run.to_string(), tasks, grace_ms: None }).unwrap()
+        self.ask(Mutation::CancelRun { key, run: run.to_string(), tasks, grace_ms: None }).unwrap()
     }
 
     pub(super) fn retry(&mut self, run: RunId, tasks: &[&str]) -> Reply {
         let key = self.key();
         let tasks = tasks.iter().map(|task| (*task).to_owned()).collect();
-        self.ask(Request::RetryTasks { key, run: run.to_string(), tasks }).unwrap()
+        self.ask(Mutation::RetryTasks { key, run: run.to_string(), tasks }).unwrap()
     }
 
     pub(super) fn task(&self, run: RunId, name: &str) -> TaskView {

@@ -24,7 +24,7 @@ use std::sync::PoisonError;
 use manager_core::record::DESIRED;
 use manager_core::{StoredRecord, judge, names_in};
 use protocol::agent::Blob;
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::error::{ErrorCode, WireError};
 use protocol::house::{Freed, Holding, HouseItem};
 use protocol::time::Timestamp;
@@ -48,7 +48,7 @@ impl Blobs {
     /// When one is not there, or that cannot be known.
     pub async fn named_by(
         &self,
-        request: &Request,
+        request: &Mutation,
         driver: &Driver,
     ) -> Result<Option<RwLockReadGuard<'_, ()>>, WireError> {
         let named = request.blobs();
@@ -57,8 +57,8 @@ impl Blobs {
         }
         let open = self.gate.read().await;
         let Some(missing) = self.first_missing(&named).await? else { return Ok(Some(open)) };
-        let key = request.key().cloned();
-        let is_known = driver.glance(move |glance| key.is_some_and(|key| glance.core.has_answered(&key)));
+        let key = request.key().clone();
+        let is_known = driver.glance(move |glance| glance.core.has_answered(&key));
         if is_known.await? {
             return Ok(Some(open));
         }

@@ -2,7 +2,7 @@
 //! happened. Holds nothing itself.
 
 use manager_core::{Core, Input, RowLog};
-use protocol::api::{Reply, Request};
+use protocol::api::{Mutation, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, Generation, HostId};
 use protocol::time::Timestamp;
@@ -27,7 +27,7 @@ pub(super) type Granted = Result<u64, WireError>;
 pub(super) enum Asked {
     Query(Query),
     Watch { interest: Interest, reply: oneshot::Sender<watch::Receiver<u64>> },
-    Change { request: Box<Request>, reply: oneshot::Sender<Answered> },
+    Change { request: Box<Mutation>, reply: oneshot::Sender<Answered> },
     Lease { host: HostId, agent: AgentId, generation: Generation, reply: oneshot::Sender<Granted> },
 }
 
@@ -83,7 +83,7 @@ impl Driver {
     ///
     /// # Errors
     /// The core's refusal, or that it was not taken.
-    pub async fn change(&self, request: Request) -> Result<Reply, WireError> {
+    pub async fn change(&self, request: Mutation) -> Result<Reply, WireError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Asked::Change { request: Box::new(request), reply })?;
         answer.await.map_err(|_| WireError::from(NotTaken::Stopping))?

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::api::{Reply, Request};
+use protocol::api::{Action, Mutation, Query, Reply, Request};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::AgentId;
 use protocol::order::{Answer, Question};
@@ -44,126 +44,127 @@ impl Requests for Answerer {
         if is_for_operators(&request) {
             self.refuse_agents(peer).await?;
         }
-        let driver = &self.hosts.driver;
         match request {
-            Request::SubmitRun(submit) => {
-                self.hooks.check(&submit).await?;
-                self.change(Request::SubmitRun(submit)).await
+            Request::Mutation(mutation) => {
+                if let Mutation::SubmitRun(submit) = &mutation {
+                    self.hooks.check(submit).await?;
+                }
+                self.change(mutation).await
             }
-            Request::CreateAgent(_)
-            | Request::StopAgents { .. }
-            | Request::DestroyAgents { .. }
-            | Request::CancelRun { .. }
-            | Request::RetryTasks { .. }
-            | Request::ScaleRun { .. }
-            | Request::AddTasks(_)
-            | Request::CloseRun { .. }
-            | Request::ChangeAgents { .. }
-            | Request::MergeRun(_)
-            | Request::DecideTasks(_)
-            | Request::SendMessage { .. }
-            | Request::CancelMessages { .. }
-            | Request::FreeRuns { .. } => self.change(request).await,
-            Request::Status => {
+            Request::Action(action) => self.act(action, items).await,
+            Request::Query(query) => self.look(query, items).await,
+        }
+    }
+}
+
+impl Answerer {
+    /// What is carried out at once and leaves no record.
+    async fn act(&self, action: Action, items: Items) -> Result<Reply, WireError> {
+        let driver = &self.hosts.driver;
+        match action {
+            Action::Exec { target, program, environment, stdin } => {
+                stream::exec::exec(self.hosts.clone(), target, program, environment, stdin, items).await
+            }
+            Action::ExecOpen(open) => {
+                stream::exec::open(self.hosts.clone(), self.ends.clone(), open, items).await
+            }
+            Action::ExecInput { to, input } => stream::exec::input(&self.hosts, to, input).await,
+            Action::Snapshot(SnapshotWish { target, call }) => {
+                crate::hosts::snapshot::snapshot(self.hosts.clone(), target, call).await
+            }
+            Action::PutFile { target, write } => stream::files::put(&self.hosts, target, write).await,
+            Action::MakeNode { target, path, node } => {
+                stream::files::make(&self.hosts, target, path, node).await
+            }
+            Action::FreeBlobs { items, older_ms } => {
+                Ok(Reply::Freed(self.blobs.free(driver, items, older_ms).await?))
+            }
+            Action::Free { host, items, older_ms, discard } => {
+                stream::house::free(&self.hosts, host, items, older_ms, discard).await
+            }
+            Action::PutBlob { sha256, offset, bytes, last } => {
+                self.blobs.put_piece(&sha256, offset, &bytes, last).await?;
+                Ok(if last { Reply::Stored } else { Reply::Done })
+            }
+        }
+    }
+
+    /// What changes nothing.
+    async fn look(&self, query: Query, items: Items) -> Result<Reply, WireError> {
+        let driver = &self.hosts.driver;
+        match query {
+            Query::Status => {
                 let facts = Arc::clone(&self.facts);
                 let connected = self.hosts.bus.is_connected();
                 Ok(Reply::Status(Box::new(
                     driver.glance(move |glance| queries::status(glance, &facts, connected)).await?,
                 )))
             }
-            Request::Hooks => Ok(Reply::Hooks(Box::new(self.hooks.views().await?))),
-            Request::Hosts => Ok(Reply::Hosts(driver.glance(queries::hosts).await?)),
-            Request::ListAgents(filter) => {
-                driver.glance(move |glance| queries::list(glance, &filter)).await?
-            }
-            Request::ListRows(filter) => driver.glance(move |glance| queries::rows(glance, &filter)).await?,
-            Request::Top(wish) => stream::rows::top::top(self.hosts.clone(), wish, items).await,
-            Request::WatchRows(wish) => stream::rows::watch::watch(driver.clone(), wish, items).await,
-            Request::ShowAgents { targets } => {
+            Query::Hooks => Ok(Reply::Hooks(Box::new(self.hooks.views().await?))),
+            Query::Hosts => Ok(Reply::Hosts(driver.glance(queries::hosts).await?)),
+            Query::ListAgents(filter) => driver.glance(move |glance| queries::list(glance, &filter)).await?,
+            Query::ListRows(filter) => driver.glance(move |glance| queries::rows(glance, &filter)).await?,
+            Query::Top(wish) => stream::rows::top::top(self.hosts.clone(), wish, items).await,
+            Query::WatchRows(wish) => stream::rows::watch::watch(driver.clone(), wish, items).await,
+            Query::ShowAgents { targets } => {
                 driver.glance(move |glance| queries::show(glance, &targets)).await?
             }
-            Request::ListRuns => Ok(Reply::Runs(driver.glance(queries::runs).await?)),
-            Request::ShowRun { run } => driver.glance(move |glance| queries::show_run(glance, &run)).await?,
-            Request::Why { target } => driver.glance(move |glance| queries::why(glance, &target)).await?,
-            Request::ListMessages { targets, messages } => {
+            Query::ListRuns => Ok(Reply::Runs(driver.glance(queries::runs).await?)),
+            Query::ShowRun { run } => driver.glance(move |glance| queries::show_run(glance, &run)).await?,
+            Query::Why { target } => driver.glance(move |glance| queries::why(glance, &target)).await?,
+            Query::ListMessages { targets, messages } => {
                 driver.glance(move |glance| queries::messages(glance, &targets, &messages)).await?
             }
-            Request::WaitMessages { messages, until } => {
+            Query::WaitMessages { messages, until } => {
                 stream::messages::wait(driver.clone(), messages, until, items).await
             }
-            Request::WaitAgents { targets, until } => {
+            Query::WaitAgents { targets, until } => {
                 stream::wait::wait(driver.clone(), targets, until, items).await
             }
-            Request::FollowRun { run } => stream::follow_run::follow_run(driver.clone(), run, items).await,
-            Request::Logs { target, from, follow } => {
+            Query::FollowRun { run } => stream::follow_run::follow_run(driver.clone(), run, items).await,
+            Query::Logs { target, from, follow } => {
                 stream::logs::logs(self.hosts.clone(), target, from, follow, items).await
             }
-            Request::ShowTask { task } => driver.glance(move |glance| queries::task(glance, &task)).await?,
-            Request::FollowMerge { run } => {
+            Query::ShowTask { task } => driver.glance(move |glance| queries::task(glance, &task)).await?,
+            Query::FollowMerge { run } => {
                 stream::follow_merge::follow_merge(driver.clone(), run, items).await
             }
-            Request::Compare { target, attempt, form } => {
+            Query::Compare { target, attempt, form } => {
                 stream::compare::compare(self.hosts.clone(), target, attempt, form, items).await
             }
-            Request::Exec { target, program, environment, stdin } => {
-                stream::exec::exec(self.hosts.clone(), target, program, environment, stdin, items).await
-            }
-            Request::ExecOpen(open) => {
-                stream::exec::open(self.hosts.clone(), self.ends.clone(), open, items).await
-            }
-            Request::ExecInput { to, input } => stream::exec::input(&self.hosts, to, input).await,
-            Request::Snapshot(SnapshotWish { target, call }) => {
-                crate::hosts::snapshot::snapshot(self.hosts.clone(), target, call).await
-            }
-            Request::Events { since, follow, targets, after } => {
+            Query::Events { since, follow, targets, after } => {
                 let (hosts, store) = (self.hosts.clone(), self.store.clone());
                 stream::events::events(hosts, store, (since, targets, after), follow, items).await
             }
-            Request::Capture { target, history, colours } => {
+            Query::Capture { target, history, colours } => {
                 stream::capture::capture(self.hosts.clone(), target, history, colours).await
             }
-            Request::ListFiles { target, area, path, after } => {
+            Query::ListFiles { target, area, path, after } => {
                 stream::files::list(&self.hosts, target, (area, path), after).await
             }
-            Request::GetFile { target, area, path, changing } => {
+            Query::GetFile { target, area, path, changing } => {
                 stream::files::get(&self.hosts, target, (area, path), changing, items).await
             }
-            Request::PutFile { target, write } => stream::files::put(&self.hosts, target, write).await,
-            Request::MakeNode { target, path, node } => {
-                stream::files::make(&self.hosts, target, path, node).await
-            }
-            Request::Survey { targets, deep, added, blobs } => {
+            Query::Survey { targets, deep, added, blobs } => {
                 let looks = stream::house::Looks { deep, added };
                 let own = stream::house::Own { store: &self.store, blobs: blobs.then_some(&*self.blobs) };
                 stream::house::survey(&self.hosts, own, targets, looks, items).await
             }
-            Request::FreeBlobs { items, older_ms } => {
-                Ok(Reply::Freed(self.blobs.free(driver, items, older_ms).await?))
-            }
-            Request::Free { host, items, older_ms, discard } => {
-                stream::house::free(&self.hosts, host, items, older_ms, discard).await
-            }
-            Request::ResolveRepo { repo, base } => self.resolve(repo, base).await,
-            Request::PutBlob { sha256, offset, bytes, last } => {
-                self.blobs.put_piece(&sha256, offset, &bytes, last).await?;
-                Ok(if last { Reply::Stored } else { Reply::Done })
-            }
+            Query::ResolveRepo { repo, base } => self.resolve(repo, base).await,
         }
     }
-}
 
-impl Answerer {
     /// A change goes on when its client's time is up: the same key gives its answer later.
-    async fn change(&self, request: Request) -> Result<Reply, WireError> {
+    async fn change(&self, request: Mutation) -> Result<Reply, WireError> {
         let limit = match &request {
-            Request::DestroyAgents { .. } => DESTROY_LIMIT,
-            Request::AddTasks(add) => {
+            Mutation::DestroyAgents { .. } => DESTROY_LIMIT,
+            Mutation::AddTasks(add) => {
                 CHANGE_LIMIT + PER_TASK * u32::try_from(add.tasks.len()).unwrap_or(u32::MAX)
             }
-            Request::SubmitRun(submit) => {
+            Mutation::SubmitRun(submit) => {
                 CHANGE_LIMIT + PER_TASK * u32::try_from(submit.tasks.len()).unwrap_or(u32::MAX)
             }
-            Request::SendMessage { targets, .. } => {
+            Mutation::SendMessage { targets, .. } => {
                 CHANGE_LIMIT + PER_TEXT * u32::try_from(targets.len()).unwrap_or(u32::MAX)
             }
             _ => CHANGE_LIMIT,
@@ -215,21 +216,36 @@ impl Answerer {
     }
 }
 
-/// What agents may not ask for: changes, and files of other agents, which may be another user's.
+/// What agents may not ask for: changes, and files of other agents, which may be another user's. Every query is named, so that
+/// nobody adds one without deciding whether agents may.
 fn is_for_operators(request: &Request) -> bool {
-    request.key().is_some()
-        || matches!(
-            request,
-            Request::Exec { .. }
-                | Request::ExecOpen(_)
-                | Request::ExecInput { .. }
-                | Request::PutBlob { .. }
-                | Request::Snapshot(_)
-                | Request::ListFiles { .. }
-                | Request::GetFile { .. }
-                | Request::PutFile { .. }
-                | Request::MakeNode { .. }
-                | Request::Free { .. }
-                | Request::FreeBlobs { .. }
-        )
+    match request {
+        Request::Mutation(_) | Request::Action(_) => true,
+        Request::Query(query) => match query {
+            Query::ListFiles { .. } | Query::GetFile { .. } => true,
+            Query::Status
+            | Query::Hooks
+            | Query::Hosts
+            | Query::ListAgents(_)
+            | Query::ListRows(_)
+            | Query::Top(_)
+            | Query::WatchRows(_)
+            | Query::ShowAgents { .. }
+            | Query::ListRuns
+            | Query::ShowRun { .. }
+            | Query::Why { .. }
+            | Query::ListMessages { .. }
+            | Query::WaitMessages { .. }
+            | Query::WaitAgents { .. }
+            | Query::FollowRun { .. }
+            | Query::Logs { .. }
+            | Query::ShowTask { .. }
+            | Query::FollowMerge { .. }
+            | Query::Compare { .. }
+            | Query::Events { .. }
+            | Query::Capture { .. }
+            | Query::Survey { .. }
+            | Query::ResolveRepo { .. } => false,
+        },
+    }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use manager_daemon::server::frames::{FrameReader, write_frame};
 use protocol::agent::{AgentSpec, Environment};
 use protocol::api::{
-    AgentFilter, AgentView, CreateAgent, ERROR, HostView, ITEM, Item, REPLY, REQUEST, Reply, Request,
+    AgentFilter, AgentView, AnyRequest, CreateAgent, ERROR, HostView, ITEM, Item, Mutation, Query, REPLY,
+    REQUEST, Reply,
 };
 use protocol::codec::{Frame, Hello};
 use protocol::error::WireError;
@@ -35,7 +36,7 @@ impl Client {
         Some(Self { reader, writer, next_id: 1 })
     }
 
-    pub(crate) async fn send(&mut self, request: &Request) -> String {
+    pub(crate) async fn send(&mut self, request: &impl AnyRequest) -> String {
         let id = self.next_id.to_string();
         self.next_id += 1;
         write_frame(&mut self.writer, Frame::of(REQUEST, &id, request).unwrap()).await.unwrap();
@@ -55,7 +56,7 @@ impl Client {
     }
 
     /// Items and the end of one request.
-    pub(crate) async fn whole(&mut self, request: &Request) -> (Vec<Item>, Result<Reply, WireError>) {
+    pub(crate) async fn whole(&mut self, request: &impl AnyRequest) -> (Vec<Item>, Result<Reply, WireError>) {
         self.send(request).await;
         let mut items = Vec::new();
         loop {
@@ -66,12 +67,12 @@ impl Client {
         }
     }
 
-    pub(crate) async fn ask(&mut self, request: Request) -> Result<Reply, WireError> {
+    pub(crate) async fn ask(&mut self, request: impl AnyRequest) -> Result<Reply, WireError> {
         self.whole(&request).await.1
     }
 
     pub(crate) async fn hosts(&mut self) -> Vec<HostView> {
-        match self.ask(Request::Hosts).await.unwrap() {
+        match self.ask(Query::Hosts).await.unwrap() {
             Reply::Hosts(hosts) => hosts,
             other => panic!("{other:?}"),
         }
@@ -86,14 +87,14 @@ impl Client {
 
     pub(crate) async fn list(&mut self) -> Vec<AgentView> {
         let all = AgentFilter { all: true, ..AgentFilter::default() };
-        match self.ask(Request::ListAgents(all)).await.unwrap() {
+        match self.ask(Query::ListAgents(all)).await.unwrap() {
             Reply::Agents { agents, .. } => agents,
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) async fn rows(&mut self, filter: RowFilter) -> Vec<AgentRow> {
-        match self.ask(Request::ListRows(filter)).await.unwrap() {
+        match self.ask(Query::ListRows(filter)).await.unwrap() {
             Reply::Rows { rows, .. } => rows,
             other => panic!("{other:?}"),
         }
@@ -101,7 +102,7 @@ impl Client {
 
     /// Waits; gives the views that came.
     pub(crate) async fn wait(&mut self, target: &str, until: protocol::api::Until) -> Vec<AgentView> {
-        let request = Request::WaitAgents { targets: vec![target.to_owned()], until };
+        let request = Query::WaitAgents { targets: vec![target.to_owned()], until };
         let (items, end) = self.whole(&request).await;
         assert_eq!(end, Ok(Reply::Done));
         items
@@ -114,10 +115,10 @@ impl Client {
     }
 }
 
-pub(crate) fn create(key: &str, name: &str, environment: &[(&str, &str)]) -> Request {
+pub(crate) fn create(key: &str, name: &str, environment: &[(&str, &str)]) -> Mutation {
     let spec = AgentSpec::own(name.parse().unwrap(), vec!["sleep".to_owned(), "1".to_owned()], 1_000);
     let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Request::CreateAgent(Box::new(CreateAgent {
+    Mutation::CreateAgent(Box::new(CreateAgent {
         key: RequestKey(key.to_owned()),
         spec,
         host: None,

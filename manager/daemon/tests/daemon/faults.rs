@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::{Reply, Request, Until};
+use protocol::api::{Query, Reply, Until};
 use protocol::error::ErrorCode;
 
 use super::server::within;
@@ -65,7 +65,7 @@ async fn while_the_bus_is_away_queries_are_answered_and_a_change_is_not_acknowle
     assert!(begun.elapsed() < Duration::from_secs(2), "a query waits for no write");
     within(Duration::from_secs(10), "the status says that the bus is away", async || {
         let mut other = world.client().await;
-        match other.ask(Request::Status).await.unwrap() {
+        match other.ask(Query::Status).await.unwrap() {
             Reply::Status(status) if !status.bus_connected => Some(()),
             _ => None,
         }

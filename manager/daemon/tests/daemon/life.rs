@@ -1,7 +1,7 @@
 //! From a wish to a host and back: create, stop, destroy, wait, secrets, blobs, restarts.
 
 use protocol::agent::{EndCause, Phase};
-use protocol::api::{Outcome, Reply, Request, Until};
+use protocol::api::{Action, Mutation, Outcome, Reply, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::RequestKey;
 use protocol::order::Discard;
@@ -20,7 +20,7 @@ async fn an_agent_is_created_listed_stopped_and_destroyed() {
     assert_eq!(client.list().await.iter().map(|view| view.id).collect::<Vec<_>>(), [agent]);
     assert_eq!(world.host.carried_out("ensure"), [agent]);
 
-    let stop = Request::StopAgents {
+    let stop = Mutation::StopAgents {
         key: RequestKey("k2".to_owned()),
         targets: vec!["one".to_owned(), "nobody".to_owned()],
         grace_ms: None,
@@ -32,7 +32,7 @@ async fn an_agent_is_created_listed_stopped_and_destroyed() {
     let end = ended[0].report.as_ref().unwrap().end.clone().unwrap();
     assert_eq!((ended[0].phase, end.cause), (Phase::Stopped, EndCause::Requested));
 
-    let destroy = Request::DestroyAgents {
+    let destroy = Mutation::DestroyAgents {
         key: RequestKey("k3".to_owned()),
         targets: vec!["one".to_owned()],
         discard: Discard::Keep,
@@ -104,7 +104,7 @@ async fn values_of_an_environment_are_sealed_and_go_to_the_agents_host_only() {
     let refused = world.host.request(&HostRequest::Environment { agent: stranger }).await;
     assert!(matches!(refused, HostReply::Refused(error) if error.code == ErrorCode::Denied));
     // The values go with the agent.
-    let destroy = Request::DestroyAgents {
+    let destroy = Mutation::DestroyAgents {
         key: RequestKey("k2".to_owned()),
         targets: vec!["one".to_owned()],
         discard: Discard::Yes,
@@ -119,7 +119,7 @@ async fn a_blob_is_brought_in_pieces_checked_and_fetched_in_parts() {
     let mut client = world.client().await;
     let content: Vec<u8> = (0..1_500_000_u32).map(|i| i.wrapping_mul(31).to_le_bytes()[1]).collect();
     let sha256 = manager_daemon::store::blobs::name_of(&content);
-    let put = |sha256: &str, offset: usize, bytes: &[u8], last| Request::PutBlob {
+    let put = |sha256: &str, offset: usize, bytes: &[u8], last| Action::PutBlob {
         sha256: sha256.to_owned(),
         offset: offset.try_into().unwrap(),
         bytes: bytes.to_vec(),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use protocol::api::{AgentFilter, Request, Until};
+use protocol::api::{AgentFilter, Query, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 
@@ -50,7 +50,7 @@ async fn caller() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     let mut client = Client::connect(Path::new(&socket)).await.unwrap();
-    let listed = client.ask(Request::ListAgents(AgentFilter::default())).await.is_ok();
+    let listed = client.ask(Query::ListAgents(AgentFilter::default())).await.is_ok();
     let created = client.ask(create("k9", "nine", &[])).await;
     let code = created.map_or_else(|error| error.code.to_string(), |_| "created".to_owned());
     eprintln!("may-list={listed} create={code};");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use manager_daemon::server::frames::{FrameReader, write_frame};
 use manager_daemon::server::peer::Peer;
 use manager_daemon::server::session::{CONCURRENT, Ended, Items, Requests, serve};
-use protocol::api::{ERROR, Item, REPLY, REQUEST, Reply, Request};
+use protocol::api::{ERROR, Item, Query, REPLY, REQUEST, Reply, Request};
 use protocol::codec::{Frame, Hello};
 use protocol::error::{ErrorCode, WireError};
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
@@ -100,10 +100,10 @@ async fn what_cannot_be_decoded_is_answered_and_the_next_request_works() {
     let mut talk = Talk::greeted().await;
     talk.write(Frame::new(REQUEST, "1", vec![0xc1])).await;
     assert_eq!(talk.error("1").await.code, ErrorCode::Invalid);
-    talk.write(Frame::of("other", "2", &Request::Status).unwrap()).await;
+    talk.write(Frame::of("other", "2", &Query::Status).unwrap()).await;
     assert_eq!(talk.error("2").await.code, ErrorCode::Invalid);
     talk.gate.open.add_permits(1);
-    talk.write(Frame::of(REQUEST, "3", &Request::Status).unwrap()).await;
+    talk.write(Frame::of(REQUEST, "3", &Query::Status).unwrap()).await;
     assert_eq!(talk.read().await.id, "3");
     assert_eq!(talk.read().await.kind, REPLY);
 }
@@ -112,10 +112,10 @@ async fn what_cannot_be_decoded_is_answered_and_the_next_request_works() {
 async fn one_request_more_than_a_connection_takes_is_refused_at_once() {
     let mut talk = Talk::greeted().await;
     for id in 0..CONCURRENT {
-        talk.write(Frame::of(REQUEST, &id.to_string(), &Request::Status).unwrap()).await;
+        talk.write(Frame::of(REQUEST, &id.to_string(), &Query::Status).unwrap()).await;
         assert_eq!(talk.read().await.id, id.to_string(), "its item");
     }
-    talk.write(Frame::of(REQUEST, "more", &Request::Status).unwrap()).await;
+    talk.write(Frame::of(REQUEST, "more", &Query::Status).unwrap()).await;
     assert_eq!(talk.error("more").await.code, ErrorCode::Unavailable);
     talk.gate.open.add_permits(1);
     assert_eq!(talk.read().await.kind, REPLY);
@@ -124,7 +124,7 @@ async fn one_request_more_than_a_connection_takes_is_refused_at_once() {
 #[tokio::test]
 async fn a_client_that_goes_ends_its_streams() {
     let mut talk = Talk::greeted().await;
-    talk.write(Frame::of(REQUEST, "1", &Request::Status).unwrap()).await;
+    talk.write(Frame::of(REQUEST, "1", &Query::Status).unwrap()).await;
     talk.read().await;
     let working = Arc::clone(&talk.gate.working);
     assert_eq!(working.load(Ordering::SeqCst), 1);
@@ -137,7 +137,7 @@ async fn a_client_that_goes_ends_its_streams() {
 #[tokio::test]
 async fn every_open_request_is_answered_when_the_manager_stops() {
     let mut talk = Talk::greeted().await;
-    talk.write(Frame::of(REQUEST, "1", &Request::Status).unwrap()).await;
+    talk.write(Frame::of(REQUEST, "1", &Query::Status).unwrap()).await;
     talk.read().await;
     talk.stop.send(true).unwrap();
     let error = talk.error("1").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::agent::Environment;
-use protocol::api::{Item, LogStart, Reply, Request, Until};
+use protocol::api::{Action, Item, LogStart, Query, Reply, Until};
 use protocol::error::ErrorCode;
 use protocol::event::Fact;
 use protocol::order::OutputStream;
@@ -12,8 +12,8 @@ use protocol::transcript::Chunk;
 use super::server::within;
 use super::world::World;
 
-fn logs(from: LogStart, follow: bool) -> Request {
-    Request::Logs { target: "one".to_owned(), from, follow }
+fn logs(from: LogStart, follow: bool) -> Query {
+    Query::Logs { target: "one".to_owned(), from, follow }
 }
 
 fn joined(items: &[Item]) -> (u64, Vec<u8>) {
@@ -140,7 +140,7 @@ async fn a_program_beside_an_agent_gives_all_of_its_output_then_its_code() {
     let mut client = world.client().await;
     client.create("k1", "one").await.unwrap();
     client.wait("one", Until::Started).await;
-    let exec = |target: &str| Request::Exec {
+    let exec = |target: &str| Action::Exec {
         target: target.to_owned(),
         program: vec!["git".to_owned(), "status".to_owned()],
         environment: Environment::default(),
@@ -158,10 +158,10 @@ async fn a_program_beside_an_agent_gives_all_of_its_output_then_its_code() {
         ]
     );
     assert_eq!(client.ask(exec("nobody")).await.unwrap_err().code, ErrorCode::NotFound);
-    let resolve = Request::ResolveRepo { repo: "/r".to_owned(), base: None };
+    let resolve = Query::ResolveRepo { repo: "/r".to_owned(), base: None };
     assert!(matches!(client.ask(resolve).await, Ok(Reply::Resolved(base)) if base.repo == "/r"));
     world.host.set_deaf(true);
-    let resolve = Request::ResolveRepo { repo: "/r".to_owned(), base: None };
+    let resolve = Query::ResolveRepo { repo: "/r".to_owned(), base: None };
     let limit = tokio::time::timeout(Duration::from_millis(100), client.ask(resolve)).await;
     assert!(limit.is_err(), "a silent host is waited for, not taken for an answer");
 }
@@ -194,7 +194,7 @@ async fn events_are_shown_since_a_time_and_followed() {
         open.store.append_event("ev.hub.h1.host", &id, bytes.clone()).await.unwrap();
         open.store.append_event("ev.hub.h1.host", &format!("again-{id}"), bytes).await.unwrap();
     }
-    let ask = |since: Option<u64>, follow| Request::Events {
+    let ask = |since: Option<u64>, follow| Query::Events {
         since: since.map(protocol::time::Timestamp),
         follow,
         targets: Vec::new(),
@@ -215,7 +215,7 @@ async fn events_are_shown_since_a_time_and_followed() {
     assert_eq!(number(&client.next().await.unwrap_err()), 3);
     within(Duration::from_secs(5), "status answers beside it", async || {
         let mut other = world.client().await;
-        other.ask(Request::Status).await.ok()
+        other.ask(Query::Status).await.ok()
     })
     .await;
 }
@@ -245,7 +245,7 @@ async fn a_trimmed_range_of_events_reads_as_a_gap() {
     for _ in 0..6 {
         put().await;
     }
-    let ask = |after: Option<&str>| Request::Events {
+    let ask = |after: Option<&str>| Query::Events {
         since: None,
         follow: false,
         targets: Vec::new(),

@@ -7,7 +7,7 @@ use manager_daemon::store::blobs::name_of;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use protocol::agent::Blob;
-use protocol::api::{Item, Reply, Request, SubmitRun};
+use protocol::api::{Action, Item, Mutation, Query, Reply, SubmitRun};
 use protocol::error::ErrorCode;
 use protocol::house::{Freed, Holding, HouseItem};
 use protocol::ids::{RequestKey, RunId};
@@ -26,12 +26,12 @@ fn blob(n: u8) -> Blob {
     Blob { sha256: name_of(&text), bytes: u64::try_from(text.len()).unwrap() }
 }
 
-fn bring(n: u8) -> Request {
-    Request::PutBlob { sha256: blob(n).sha256, offset: 0, bytes: text(n), last: true }
+fn bring(n: u8) -> Action {
+    Action::PutBlob { sha256: blob(n).sha256, offset: 0, bytes: text(n), last: true }
 }
 
 /// A run of one task that no host can ever take: it waits, and is over as soon as it is cancelled.
-fn submit(key: &str, n: u8) -> Request {
+fn submit(key: &str, n: u8) -> Mutation {
     let mut spec: TaskSpec = serde_json::from_value(serde_json::json!({
         "name": "t", "program": ["true"], "grace_ms": 1000, "profile": "p", "accept": "exit", "commit": "agent",
     }))
@@ -40,24 +40,24 @@ fn submit(key: &str, n: u8) -> Request {
     spec.prompt = Some(blob(n));
     let run: RunSpec = serde_json::from_value(serde_json::json!({"name": format!("r-{key}")})).unwrap();
     let tasks = vec![SubmitTask { spec, environment: Default::default() }];
-    Request::SubmitRun(Box::new(SubmitRun { key: RequestKey(key.to_owned()), run, tasks }))
+    Mutation::SubmitRun(Box::new(SubmitRun { key: RequestKey(key.to_owned()), run, tasks }))
 }
 
 async fn forget(client: &mut Client, key: &str, run: RunId) {
-    let cancel = Request::CancelRun {
+    let cancel = Mutation::CancelRun {
         key: RequestKey(format!("{key}-c")),
         run: run.to_string(),
         tasks: Vec::new(),
         grace_ms: None,
     };
     client.ask(cancel).await.unwrap();
-    let free = Request::FreeRuns { key: RequestKey(format!("{key}-f")), runs: vec![run], older_ms: 0 };
+    let free = Mutation::FreeRuns { key: RequestKey(format!("{key}-f")), runs: vec![run], older_ms: 0 };
     let Reply::Freed(freed) = client.ask(free).await.unwrap() else { panic!("outcomes") };
     assert_eq!(freed[0].kept, None, "it waits for nothing and nobody works on it");
 }
 
 async fn unnamed(client: &mut Client) -> Vec<Holding> {
-    let request = Request::Survey { targets: Vec::new(), deep: false, added: false, blobs: true };
+    let request = Query::Survey { targets: Vec::new(), deep: false, added: false, blobs: true };
     let (items, end) = client.whole(&request).await;
     assert!(matches!(end, Ok(Reply::Surveyed { .. })), "{end:?}");
     let own = items.into_iter().filter_map(|item| match item {
@@ -69,7 +69,7 @@ async fn unnamed(client: &mut Client) -> Vec<Holding> {
 
 async fn sweep(client: &mut Client) -> Vec<Freed> {
     let items: Vec<HouseItem> = unnamed(client).await.into_iter().map(|holding| holding.item).collect();
-    let Reply::Freed(freed) = client.ask(Request::FreeBlobs { items, older_ms: 0 }).await.unwrap() else {
+    let Reply::Freed(freed) = client.ask(Action::FreeBlobs { items, older_ms: 0 }).await.unwrap() else {
         panic!("outcomes")
     };
     freed
@@ -107,10 +107,10 @@ async fn what_is_forgotten_goes_and_what_is_named_or_fresh_stays() {
     world.blob_grace_ms = 0;
     world.start_manager().await;
     let mut client = world.client().await;
-    let named = Request::FreeBlobs { items: vec![HouseItem::Blob { name: blob(1).sha256 }], older_ms: 0 };
+    let named = Action::FreeBlobs { items: vec![HouseItem::Blob { name: blob(1).sha256 }], older_ms: 0 };
     let Reply::Freed(kept) = client.ask(named.clone()).await.unwrap() else { panic!("outcomes") };
     assert!(kept[0].kept.as_ref().unwrap().contains("names it"), "{kept:?}");
-    let young = Request::FreeBlobs { items: vec![fresh[0].item.clone()], older_ms: 3_600_000 };
+    let young = Action::FreeBlobs { items: vec![fresh[0].item.clone()], older_ms: 3_600_000 };
     let Reply::Freed(young) = client.ask(young).await.unwrap() else { panic!("outcomes") };
     assert!(young[0].kept.as_ref().unwrap().contains("younger"), "{young:?}");
 

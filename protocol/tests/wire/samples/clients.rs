@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use protocol::agent::{Blob, Phase, Role};
 use protocol::api::{
-    AddTasks, AgentFilter, AgentView, Change, CreateAgent, DecideTasks, HostView, Item, LimitChange,
-    LogStart, Outcome, Reachability, Reason, Reply, Request, StatusView, SubmitRun, Until,
+    Action, AddTasks, AgentFilter, AgentView, Change, CreateAgent, DecideTasks, HostView, Item, LimitChange,
+    LogStart, Mutation, Outcome, Query, Reachability, Reason, Reply, Request, StatusView, SubmitRun, Until,
 };
 use protocol::compare::{CompareForm, Comparison};
 use protocol::event::Fact;
@@ -100,59 +100,71 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
         phases: vec![Phase::Running, Phase::Blocked],
         run: Some(text("nightly")),
     };
-    let wait = |until| Request::WaitAgents { targets: targets(), until };
+    let wait = |until| Query::WaitAgents { targets: targets(), until };
     vec![
-        ("status", Request::Status),
-        ("hosts", Request::Hosts),
-        ("create-agent", Request::CreateAgent(Box::new(create))),
-        ("create-agent-least", Request::CreateAgent(Box::new(least))),
-        ("list-agents", Request::ListAgents(filter)),
-        ("list-agents-least", Request::ListAgents(AgentFilter::default())),
-        ("show-agents", Request::ShowAgents { targets: targets() }),
-        ("wait-started", wait(Until::Started)),
-        ("wait-phase", wait(Until::Phase(Phase::Paused))),
-        ("wait-ended", wait(Until::Ended)),
-        ("wait-destroyed", wait(Until::Destroyed)),
-        ("wait-applied", wait(Until::Applied)),
-        ("stop-agents", Request::StopAgents { key: key(), targets: targets(), grace_ms: Some(1_500) }),
-        ("stop-agents-least", Request::StopAgents { key: key(), targets: targets(), grace_ms: None }),
-        ("destroy-agents", Request::DestroyAgents { key: key(), targets: targets(), discard: Discard::Yes }),
+        ("status", Query::Status.into()),
+        ("hosts", Query::Hosts.into()),
+        ("create-agent", Mutation::CreateAgent(Box::new(create)).into()),
+        ("create-agent-least", Mutation::CreateAgent(Box::new(least)).into()),
+        ("list-agents", Query::ListAgents(filter).into()),
+        ("list-agents-least", Query::ListAgents(AgentFilter::default()).into()),
+        ("show-agents", Query::ShowAgents { targets: targets() }.into()),
+        ("wait-started", wait(Until::Started).into()),
+        ("wait-phase", wait(Until::Phase(Phase::Paused)).into()),
+        ("wait-ended", wait(Until::Ended).into()),
+        ("wait-destroyed", wait(Until::Destroyed).into()),
+        ("wait-applied", wait(Until::Applied).into()),
+        (
+            "stop-agents",
+            Mutation::StopAgents { key: key(), targets: targets(), grace_ms: Some(1_500) }.into(),
+        ),
+        ("stop-agents-least", Mutation::StopAgents { key: key(), targets: targets(), grace_ms: None }.into()),
+        (
+            "destroy-agents",
+            Mutation::DestroyAgents { key: key(), targets: targets(), discard: Discard::Yes }.into(),
+        ),
         (
             "destroy-agents-keep",
-            Request::DestroyAgents { key: key(), targets: targets(), discard: Discard::Keep },
+            Mutation::DestroyAgents { key: key(), targets: targets(), discard: Discard::Keep }.into(),
         ),
-        ("logs-offset", Request::Logs { target: text("a"), from: LogStart::Offset(1 << 33), follow: true }),
-        ("logs-tail", Request::Logs { target: text("a"), from: LogStart::Tail(200), follow: false }),
+        (
+            "logs-offset",
+            Query::Logs { target: text("a"), from: LogStart::Offset(1 << 33), follow: true }.into(),
+        ),
+        ("logs-tail", Query::Logs { target: text("a"), from: LogStart::Tail(200), follow: false }.into()),
         (
             "exec",
-            Request::Exec {
+            Action::Exec {
                 target: text("a"),
                 program: texts(&["ls", "-l"]),
                 environment: environment(),
                 stdin: vec![0, 0xff],
-            },
+            }
+            .into(),
         ),
-        ("events", Request::Events { since: Some(AT), follow: true, targets: targets(), after: None }),
-        ("survey", Request::Survey { targets: targets(), deep: true, added: false, blobs: false }),
-        ("survey-added", Request::Survey { targets: Vec::new(), deep: true, added: true, blobs: false }),
-        ("survey-blobs", Request::Survey { targets: Vec::new(), deep: false, added: false, blobs: true }),
-        ("free-blobs", Request::FreeBlobs { items: bus_items(), older_ms: 604_800_000 }),
-        ("free-runs", Request::FreeRuns { key: key(), runs: vec![run_id()], older_ms: 604_800_000 }),
+        ("events", Query::Events { since: Some(AT), follow: true, targets: targets(), after: None }.into()),
+        ("survey", Query::Survey { targets: targets(), deep: true, added: false, blobs: false }.into()),
+        ("survey-added", Query::Survey { targets: Vec::new(), deep: true, added: true, blobs: false }.into()),
+        (
+            "survey-blobs",
+            Query::Survey { targets: Vec::new(), deep: false, added: false, blobs: true }.into(),
+        ),
+        ("free-blobs", Action::FreeBlobs { items: bus_items(), older_ms: 604_800_000 }.into()),
+        ("free-runs", Mutation::FreeRuns { key: key(), runs: vec![run_id()], older_ms: 604_800_000 }.into()),
         (
             "free",
-            Request::Free {
-                host: host(),
-                items: house_items(),
-                older_ms: 604_800_000,
-                discard: Discard::Yes,
-            },
+            Action::Free { host: host(), items: house_items(), older_ms: 604_800_000, discard: Discard::Yes }
+                .into(),
         ),
-        ("events-least", Request::Events { since: None, follow: false, targets: Vec::new(), after: None }),
+        (
+            "events-least",
+            Query::Events { since: None, follow: false, targets: Vec::new(), after: None }.into(),
+        ),
     ]
 }
 
 fn change_requests() -> Vec<(&'static str, Request)> {
-    let change = |change| Request::ChangeAgents { key: key(), targets: texts(&["a", "b@db-01"]), change };
+    let change = |change| Mutation::ChangeAgents { key: key(), targets: texts(&["a", "b@db-01"]), change };
     let set = BTreeMap::from([(text("team"), text("blue"))]);
     let limits = LimitChange {
         memory_bytes: Some(1 << 33),
@@ -161,14 +173,14 @@ fn change_requests() -> Vec<(&'static str, Request)> {
         time_ms: Some(3_600_000),
     };
     vec![
-        ("snapshot", Request::Snapshot(SnapshotWish { target: text("a"), call: SnapshotCall::List })),
-        ("change-freeze", change(Change::Freeze)),
-        ("change-thaw", change(Change::Thaw)),
-        ("change-start", change(Change::Start)),
-        ("change-rename", change(Change::Rename { name: "naïve 名前".parse().unwrap() })),
-        ("change-label", change(Change::Label { set, remove: texts(&["old"]) })),
-        ("change-limit", change(Change::Limit(limits))),
-        ("change-limit-least", change(Change::Limit(LimitChange::default()))),
+        ("snapshot", Action::Snapshot(SnapshotWish { target: text("a"), call: SnapshotCall::List }).into()),
+        ("change-freeze", change(Change::Freeze).into()),
+        ("change-thaw", change(Change::Thaw).into()),
+        ("change-start", change(Change::Start).into()),
+        ("change-rename", change(Change::Rename { name: "naïve 名前".parse().unwrap() }).into()),
+        ("change-label", change(Change::Label { set, remove: texts(&["old"]) }).into()),
+        ("change-limit", change(Change::Limit(limits)).into()),
+        ("change-limit-least", change(Change::Limit(LimitChange::default())).into()),
     ]
 }
 
@@ -179,62 +191,69 @@ fn run_requests() -> Vec<(&'static str, Request)> {
         SubmitTask { spec: least_task_spec(), environment: Default::default() },
     ];
     let submit = SubmitRun { key: key(), run: run_spec(), tasks };
-    let blob = Request::PutBlob { sha256: "a".repeat(64), offset: 900_000, bytes: vec![0, 0xff], last: true };
+    let blob = Action::PutBlob { sha256: "a".repeat(64), offset: 900_000, bytes: vec![0, 0xff], last: true };
     vec![
-        ("resolve-repo", Request::ResolveRepo { repo: text("/srv/repo"), base: Some(text("main")) }),
-        ("put-blob", blob),
-        ("submit-run", Request::SubmitRun(Box::new(submit))),
-        ("list-runs", Request::ListRuns),
-        ("show-run", Request::ShowRun { run: run() }),
-        ("follow-run", Request::FollowRun { run: run() }),
+        ("resolve-repo", Query::ResolveRepo { repo: text("/srv/repo"), base: Some(text("main")) }.into()),
+        ("put-blob", blob.into()),
+        ("submit-run", Mutation::SubmitRun(Box::new(submit)).into()),
+        ("list-runs", Query::ListRuns.into()),
+        ("show-run", Query::ShowRun { run: run() }.into()),
+        ("follow-run", Query::FollowRun { run: run() }.into()),
         (
             "cancel-run",
-            Request::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]), grace_ms: None },
+            Mutation::CancelRun { key: key(), run: run(), tasks: texts(&["fix it"]), grace_ms: None }.into(),
         ),
         (
             "cancel-run-graceful",
-            Request::CancelRun { key: key(), run: run(), tasks: Vec::new(), grace_ms: Some(60_000) },
+            Mutation::CancelRun { key: key(), run: run(), tasks: Vec::new(), grace_ms: Some(60_000) }.into(),
         ),
-        ("retry-tasks", Request::RetryTasks { key: key(), run: run(), tasks: Vec::new() }),
+        ("retry-tasks", Mutation::RetryTasks { key: key(), run: run(), tasks: Vec::new() }.into()),
         (
             "add-tasks",
-            Request::AddTasks(Box::new(AddTasks {
+            Mutation::AddTasks(Box::new(AddTasks {
                 key: key(),
                 run: run(),
                 tasks: vec![SubmitTask { spec: least_task_spec(), environment: environment() }],
-            })),
+            }))
+            .into(),
         ),
-        ("close-run", Request::CloseRun { key: key(), run: run() }),
-        ("scale-run", Request::ScaleRun { key: key(), run: run(), max_parallel: Some(20) }),
-        ("why", Request::Why { target: text("nightly/fix it") }),
+        ("close-run", Mutation::CloseRun { key: key(), run: run() }.into()),
+        ("scale-run", Mutation::ScaleRun { key: key(), run: run(), max_parallel: Some(20) }.into()),
+        ("why", Query::Why { target: text("nightly/fix it") }.into()),
         (
             "compare",
-            Request::Compare { target: text("nightly/fix it"), attempt: Some(2), form: CompareForm::Patch },
+            Query::Compare { target: text("nightly/fix it"), attempt: Some(2), form: CompareForm::Patch }
+                .into(),
         ),
         (
             "decide-tasks",
-            Request::DecideTasks(Box::new(DecideTasks {
+            Mutation::DecideTasks(Box::new(DecideTasks {
                 key: key(),
                 tasks: texts(&["nightly/fix it"]),
                 verdict: Verdict::RejectedForGood,
                 by: text("ann"),
                 comment: text("no"),
                 feedback: Some(Blob { sha256: "a".repeat(64), bytes: 2 }),
-            })),
+            }))
+            .into(),
         ),
         (
             "decide-tasks-least",
-            Request::DecideTasks(Box::new(DecideTasks {
+            Mutation::DecideTasks(Box::new(DecideTasks {
                 key: key(),
                 tasks: texts(&["a"]),
                 verdict: Verdict::Accepted,
                 by: text("ann"),
                 comment: String::new(),
                 feedback: None,
-            })),
+            }))
+            .into(),
         ),
-        ("show-task", Request::ShowTask { task: text("nightly/fix it") }),
-        ("compare-least", Request::Compare { target: text("a"), attempt: None, form: CompareForm::Files }),
+        ("show-task", Query::ShowTask { task: text("nightly/fix it") }.into()),
+        (
+            "compare-least",
+            Query::Compare { target: text("a"), attempt: None, form: CompareForm::Files }.into(),
+        ),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, Role};
-use protocol::api::{Item, LogStart, Reachability, Reply, Request};
+use protocol::api::{Action, Item, LogStart, Query, Reachability, Reply, Request};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::{Event, Fact};
 use protocol::exec::{ExecInput, ExecOpen, ExecTalk, InputTaken};
@@ -145,11 +145,11 @@ fn files() -> Vec<Sample> {
         ("make-folder", Question::MakeNode { agent, path: path.clone(), node: folder.clone() }),
         ("make-link", Question::MakeNode { agent, path: path.clone(), node: link }),
     ];
-    let requests = [
-        ("list-files", Request::ListFiles { target: target(), area, path: path.clone(), after }),
-        ("get-file", Request::GetFile { target: target(), area, path: path.clone(), changing: true }),
-        ("put-file", Request::PutFile { target: target(), write: write() }),
-        ("make-node", Request::MakeNode { target: target(), path, node: folder }),
+    let requests: [(&str, Request); 4] = [
+        ("list-files", Query::ListFiles { target: target(), area, path: path.clone(), after }.into()),
+        ("get-file", Query::GetFile { target: target(), area, path: path.clone(), changing: true }.into()),
+        ("put-file", Action::PutFile { target: target(), write: write() }.into()),
+        ("make-node", Action::MakeNode { target: target(), path, node: folder }.into()),
     ];
     let mut all = vec![
         Sample::of("answer-files", Answer::Files(list())),
@@ -196,7 +196,7 @@ fn hooks() -> Vec<Sample> {
     };
     let whole = HooksView { hooks: vec![pager, least], wrong: text("x.toml:1: no"), missing: vec![missing] };
     vec![
-        Sample::of("request-hooks", Request::Hooks),
+        Sample::of("request-hooks", Request::from(Query::Hooks)),
         Sample::of("reply-hooks", Reply::Hooks(Box::new(whole))),
         Sample::of("reply-hooks-none", Reply::Hooks(Box::default())),
     ]
@@ -205,7 +205,7 @@ fn hooks() -> Vec<Sample> {
 /// An older manager refuses it by name.
 fn logs() -> Sample {
     let from = LogStart::Since(AT);
-    Sample::of("request-logs-since", Request::Logs { target: text("a"), from, follow: true })
+    Sample::of("request-logs-since", Request::from(Query::Logs { target: text("a"), from, follow: true }))
 }
 
 fn rows() -> Vec<Sample> {
@@ -218,8 +218,8 @@ fn rows() -> Vec<Sample> {
         names: texts(&["fix-*"]),
     };
     vec![
-        Sample::of("request-list-rows", Request::ListRows(filter)),
-        Sample::of("request-list-rows-least", Request::ListRows(RowFilter::default())),
+        Sample::of("request-list-rows", Request::from(Query::ListRows(filter))),
+        Sample::of("request-list-rows-least", Request::from(Query::ListRows(RowFilter::default()))),
         Sample::of("reply-rows", Reply::Rows { rows: vec![row(), least_row()], as_of: AT }),
         Sample::of(
             "reply-rows-gone",
@@ -236,8 +236,8 @@ fn watched() -> Vec<Sample> {
     let one = |change| RowItem::One { change, row: Box::new(row()), cursor: cursor() };
     let all = |reset| RowItem::All { rows: vec![row(), least_row()], cursor: cursor(), reset };
     vec![
-        Sample::of("request-watch-rows", Request::WatchRows(whole)),
-        Sample::of("request-watch-rows-least", Request::WatchRows(least)),
+        Sample::of("request-watch-rows", Request::from(Query::WatchRows(whole))),
+        Sample::of("request-watch-rows-least", Request::from(Query::WatchRows(least))),
         Sample::of("item-rows-all", Item::Rows(all(None))),
         Sample::of("item-rows-reset", Item::Rows(all(Some(text("the manager was restarted since"))))),
         Sample::of("item-rows-added", Item::Rows(one(RowChange::Added))),
@@ -251,7 +251,7 @@ fn watched() -> Vec<Sample> {
 fn events() -> Vec<Sample> {
     let after = Some(text("18c0a1b2c3d-7"));
     let placed = |fact| Event { cursor: after.clone(), ..event(false, fact) };
-    let request = Request::Events { since: None, follow: true, targets: Vec::new(), after: after.clone() };
+    let request = Query::Events { since: None, follow: true, targets: Vec::new(), after: after.clone() };
     vec![
         Sample::of("request-events-after", request),
         Sample::of("item-event-placed", Item::Event(Box::new(placed(Fact::HostStarted { incarnation: 1 })))),
@@ -262,7 +262,7 @@ fn events() -> Vec<Sample> {
 
 /// An older manager refuses the request by name, an older host the question; items come only to who asked for them.
 fn top() -> Vec<Sample> {
-    let wish = |interval_ms| Request::Top(TopWish { filter: RowFilter::default(), interval_ms });
+    let wish = |interval_ms| Query::Top(TopWish { filter: RowFilter::default(), interval_ms });
     let measured = Measured {
         agent: agent_id(),
         at_us: 1 << 40,
@@ -309,8 +309,11 @@ fn spoken_with() -> Vec<Sample> {
     };
     let question = Question::ExecOpen { agent: agent_id(), program, environment, input: false };
     vec![
-        Sample::of("request-exec-open", Request::ExecOpen(open)),
-        Sample::of("request-exec-input", Request::ExecInput { to: to.clone(), input: input.clone() }),
+        Sample::of("request-exec-open", Request::from(Action::ExecOpen(open))),
+        Sample::of(
+            "request-exec-input",
+            Request::from(Action::ExecInput { to: to.clone(), input: input.clone() }),
+        ),
         Sample::of("item-talk", Item::Talk(to)),
         Sample::of("reply-taken", Reply::Taken(taken)),
         Sample::of("question-exec-open", question),

@@ -1,6 +1,6 @@
 //! Merges: what a host is asked, what it says, what a client follows.
 
-use protocol::api::{Item, MergeRun, Reply, Request};
+use protocol::api::{Item, MergeRun, Mutation, Query, Reply, Request};
 use protocol::ids::Fencing;
 use protocol::ids::{OrderId, RequestKey};
 use protocol::merge::{
@@ -117,9 +117,9 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("answer-merged", Answer::MergeResult(MergeResult::Merged { commit: text(COMMIT) })),
         Sample::of("answer-already", Answer::MergeResult(MergeResult::Already)),
         Sample::of("answer-conflict", Answer::MergeResult(MergeResult::Conflict { files })),
-        Sample::of("request-merge-run", Request::MergeRun(Box::new(merge))),
-        Sample::of("request-merge-run-least", Request::MergeRun(Box::new(least))),
-        Sample::of("request-follow-merge", Request::FollowMerge { run: text("nightly") }),
+        Sample::of("request-merge-run", Request::from(Mutation::MergeRun(Box::new(merge)))),
+        Sample::of("request-merge-run-least", Request::from(Mutation::MergeRun(Box::new(least)))),
+        Sample::of("request-follow-merge", Request::from(Query::FollowMerge { run: text("nightly") })),
         Sample::of("reply-merge", Reply::Merge(Box::new(merge_view()))),
         Sample::of("reply-merge-checking", Reply::Merge(Box::new(checking))),
         Sample::of("reply-merge-least", Reply::Merge(Box::new(least_view()))),

@@ -1,6 +1,6 @@
 //! Texts to agents: their orders, what reports and replies say of them, and the requests of their senders.
 
-use protocol::api::{AgentView, Item, MessageUntil, Reply, Request};
+use protocol::api::{AgentView, Item, MessageUntil, Mutation, Query, Reply, Request};
 use protocol::ids::{Fencing, Generation, Incarnation, MessageId, OrderId, RequestKey};
 use protocol::message::{MessageFact, MessageFacts, MessageState, MessageText, MessageView, Sent, Typing};
 use protocol::order::{Command, Order};
@@ -99,23 +99,27 @@ pub(crate) fn all() -> Vec<Sample> {
         Sample::of("report-messages", Report { messages: facts(), ..least_report() }),
         Sample::of(
             "request-send-message",
-            Request::SendMessage { key: key(), targets: texts(&["a", "b@db-01"]), typing: typing() },
+            Request::from(Mutation::SendMessage {
+                key: key(),
+                targets: texts(&["a", "b@db-01"]),
+                typing: typing(),
+            }),
         ),
         Sample::of(
             "request-cancel-messages",
-            Request::CancelMessages { key: key(), messages: vec![message] },
+            Request::from(Mutation::CancelMessages { key: key(), messages: vec![message] }),
         ),
         Sample::of(
             "request-list-messages",
-            Request::ListMessages { targets: texts(&["a"]), messages: vec![message] },
+            Request::from(Query::ListMessages { targets: texts(&["a"]), messages: vec![message] }),
         ),
         Sample::of(
             "request-wait-messages",
-            Request::WaitMessages { messages: vec![message], until: MessageUntil::Decided },
+            Request::from(Query::WaitMessages { messages: vec![message], until: MessageUntil::Decided }),
         ),
         Sample::of(
             "request-wait-messages-turn",
-            Request::WaitMessages { messages: vec![message], until: MessageUntil::TurnDone },
+            Request::from(Query::WaitMessages { messages: vec![message], until: MessageUntil::TurnDone }),
         ),
         Sample::of("reply-sent", Reply::Sent(sent)),
         Sample::of("reply-messages", Reply::Messages { messages: vec![view(), least], as_of: AT }),

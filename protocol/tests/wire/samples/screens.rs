@@ -1,7 +1,7 @@
 //! Screens, the questions for them, and the signs on them.
 
 use protocol::agent::{AgentSpec, Phase};
-use protocol::api::{AgentScreen, Reply, Request, Until};
+use protocol::api::{AgentScreen, Query, Reply, Request, Until};
 use protocol::event::Fact;
 use protocol::order::{Answer, Question};
 use protocol::report::Report;
@@ -99,7 +99,10 @@ fn signs() -> Vec<Sample> {
         Sample::of("task-spec-signals", task),
         Sample::of("report-blocked", blocked()),
         Sample::of("event-agent-phase-paused", event(true, fact)),
-        Sample::of("request-wait-phase-for", Request::WaitAgents { targets: texts(&["demo"]), until }),
+        Sample::of(
+            "request-wait-phase-for",
+            Request::from(Query::WaitAgents { targets: texts(&["demo"]), until }),
+        ),
         Sample::of("row-paused", row),
     ]
 }
@@ -107,7 +110,7 @@ fn signs() -> Vec<Sample> {
 pub(crate) fn all() -> Vec<Sample> {
     let mut all = signs();
     let question = Question::Screen { agent: agent_id(), history: 100, colours: true };
-    let request = Request::Capture { target: text("demo@db-01"), history: 100, colours: true };
+    let request = Query::Capture { target: text("demo@db-01"), history: 100, colours: true };
     all.extend([
         Sample::of("ask-screen", ask(question)),
         Sample::of("answer-screen", Answer::Screen(Box::new(screen()))),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::{Phase, ResourceLimits};
-use protocol::api::{AgentView, Change, LimitChange, Outcome, Reply, Request};
+use protocol::api::{AgentView, Change, LimitChange, Mutation, Outcome, Reply};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 use protocol::order::{Command, Discard};
@@ -14,7 +14,7 @@ use crate::fleet::agent::Standing;
 use protocol::agent::EndCause;
 
 fn change(world: &mut World, target: &str, change: Change) -> Outcome {
-    let request = Request::ChangeAgents { key: world.key(), targets: vec![target.to_owned()], change };
+    let request = Mutation::ChangeAgents { key: world.key(), targets: vec![target.to_owned()], change };
     let Reply::Outcomes(mut outcomes) = world.ask(request).unwrap() else { panic!("outcomes") };
     outcomes.remove(0)
 }
@@ -108,7 +108,7 @@ fn an_ended_agent_is_started_once_for_each_start_that_is_asked_for() {
     world.drops_orders = true;
     let key = world.key();
     let start =
-        || Request::ChangeAgents { key: key.clone(), targets: vec!["a".into()], change: Change::Start };
+        || Mutation::ChangeAgents { key: key.clone(), targets: vec!["a".into()], change: Change::Start };
     let first = world.ask(start()).unwrap();
     assert_eq!((world.standing(agent), view(&world, agent).phase), (Standing::Live, Phase::Creating));
     assert_eq!(world.ask(start()).unwrap(), first, "the same key starts nothing more");
@@ -160,7 +160,7 @@ fn a_new_name_is_known_at_once_and_the_old_one_is_free() {
     world.restart_manager();
     assert_eq!(world.core.find_agent("c"), Ok(agent));
     assert_eq!(world.program(agent).spec.name.as_str(), "c");
-    let several = Request::ChangeAgents {
+    let several = Mutation::ChangeAgents {
         key: world.key(),
         targets: vec!["b".into(), "c".into()],
         change: rename("d"),
@@ -192,7 +192,7 @@ fn labels_are_set_and_taken_away_and_the_old_values_told() {
     assert_eq!(world.program(agent).spec.labels, labels);
     assert_eq!(world.program(agent).starts, 1);
     assert_eq!(open(&world, agent), Vec::<String>::new());
-    let both = Request::ChangeAgents {
+    let both = Mutation::ChangeAgents {
         key: world.key(),
         targets: vec!["a".into()],
         change: label(&[("k", "v")], &["k"]),
@@ -208,7 +208,7 @@ fn what_is_promised_of_a_host_follows_the_limits_of_its_agents() {
     let large = |world: &mut World, name: &str| {
         let mut request = create(world.key(), name);
         request.spec.limits.memory_bytes = Some(4 << 30);
-        world.ask(Request::CreateAgent(Box::new(request)))
+        world.ask(Mutation::CreateAgent(Box::new(request)))
     };
     assert_eq!(large(&mut world, "b").unwrap_err().code, ErrorCode::Exhausted);
     assert_eq!(code(&change(&mut world, "a", limit(9 << 30))), Some(ErrorCode::Exhausted));

@@ -1,7 +1,7 @@
 //! Destroying: what is refused, what is said of the work that is left, and what a host that says nothing means.
 
 use protocol::agent::EndCause;
-use protocol::api::{Reply, Request};
+use protocol::api::{Mutation, Reply};
 use protocol::error::ErrorCode;
 use protocol::order::{Command, Discard};
 use protocol::report::Collected;
@@ -117,7 +117,7 @@ fn a_refusal_that_nobody_waited_for_is_told_when_the_key_comes_back() {
     world.program(agent).work = vec![String::from("work/notes.txt")];
     world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
     let key = world.key();
-    let request = Request::DestroyAgents { key, targets: vec![String::from("a")], discard: Discard::Keep };
+    let request = Mutation::DestroyAgents { key, targets: vec![String::from("a")], discard: Discard::Keep };
     let reply = world.request(request.clone());
     world.pass(31_000);
     let error = outcome(world.answer(reply).unwrap().unwrap()).unwrap();
@@ -135,7 +135,7 @@ fn a_destroy_that_no_host_decides_is_answered_after_its_limit_and_stays_wanted()
     let agent = world.create("a").unwrap();
     world.hosts.get_mut(&host_id("one")).unwrap().is_cut_off = true;
     let key = world.key();
-    let request = Request::DestroyAgents {
+    let request = Mutation::DestroyAgents {
         key,
         targets: vec![String::from("a"), String::from("nobody")],
         discard: Discard::Keep,

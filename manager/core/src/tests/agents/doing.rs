@@ -1,7 +1,7 @@
 //! What `why` says of work that goes on: what is known and since when, and which limit is near.
 
 use protocol::agent::{Phase, ResourceLimits};
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::ids::{AgentId, Incarnation, Seq};
 use protocol::report::DigestRow;
 use protocol::task::TaskState;
@@ -14,7 +14,7 @@ fn limited(world: &mut World) -> AgentId {
     let mut wish = create(world.key(), "a");
     wish.spec.limits =
         ResourceLimits { memory_bytes: Some(1_000), time_ms: Some(100_000), ..ResourceLimits::default() };
-    world.ask(Request::CreateAgent(Box::new(wish))).unwrap();
+    world.ask(Mutation::CreateAgent(Box::new(wish))).unwrap();
     world.core.find_agent("a").unwrap()
 }
 

@@ -8,7 +8,7 @@ mod watching;
 
 use protocol::agent::Phase;
 use protocol::agent::{Checkout, CheckoutKind, EndCause, Environment};
-use protocol::api::{AgentFilter, Reachability, Reply, Request};
+use protocol::api::{AgentFilter, Mutation, Reachability, Reply};
 use protocol::error::ErrorCode;
 use protocol::ids::RequestKey;
 use protocol::ids::{Fencing, Incarnation, Seq};
@@ -41,11 +41,11 @@ fn an_accepted_agent_is_written_before_it_is_answered_and_ordered() {
 fn the_same_key_gives_the_same_agent_again_and_another_body_is_a_conflict() {
     let mut world = World::new();
     let key = RequestKey(String::from("a key with *, > and é"));
-    let first = world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a")))).unwrap();
-    assert_eq!(world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a")))), Ok(first.clone()));
+    let first = world.ask(Mutation::CreateAgent(Box::new(create(key.clone(), "a")))).unwrap();
+    assert_eq!(world.ask(Mutation::CreateAgent(Box::new(create(key.clone(), "a")))), Ok(first.clone()));
     world.restart_manager();
-    assert_eq!(world.ask(Request::CreateAgent(Box::new(create(key.clone(), "a")))), Ok(first));
-    let other = world.ask(Request::CreateAgent(Box::new(create(key, "b"))));
+    assert_eq!(world.ask(Mutation::CreateAgent(Box::new(create(key.clone(), "a")))), Ok(first));
+    let other = world.ask(Mutation::CreateAgent(Box::new(create(key, "b"))));
     assert_eq!(other.unwrap_err().code, ErrorCode::Conflict);
     assert_eq!(world.core.agents(world.now, &AgentFilter::default()).unwrap().len(), 1);
 }
@@ -66,7 +66,7 @@ fn refs_that_a_client_makes_up_anew_are_no_part_of_what_a_key_asks_for() {
             snapshot: None,
             prepare: None,
         });
-        Request::CreateAgent(Box::new(create))
+        Mutation::CreateAgent(Box::new(create))
     };
     let first = world.ask(with_refs("a-1", "1")).unwrap();
     assert_eq!(world.ask(with_refs("a-2", "1")), Ok(first));
@@ -201,7 +201,7 @@ fn a_late_host_keeps_its_agents_and_is_given_no_new_one() {
     let key = world.key();
     let mut create = create(key, "b");
     create.host = Some(host_id("one"));
-    let refused = world.ask(Request::CreateAgent(Box::new(create)));
+    let refused = world.ask(Mutation::CreateAgent(Box::new(create)));
     assert_eq!(refused.unwrap_err().code, ErrorCode::Unavailable);
     let view = world.core.agent_view(world.now, agent).unwrap();
     assert_eq!((view.phase, view.reachability), (Phase::Running, Reachability::Late));
@@ -310,7 +310,7 @@ fn values_of_an_environment_are_sealed_first_and_forgotten_with_the_agent() {
     let key = world.key();
     let mut create = create(key, "a");
     create.environment = Environment([(String::from("TOKEN"), String::from("secret"))].into());
-    let Ok(Reply::Accepted { agent }) = world.ask(Request::CreateAgent(Box::new(create))) else { panic!() };
+    let Ok(Reply::Accepted { agent }) = world.ask(Mutation::CreateAgent(Box::new(create))) else { panic!() };
     let owner = world.core.environment_owner(agent).unwrap().to_string();
     assert!(world.sealed.contains(&owner));
     assert!(world.stored.values().all(|value| !value.windows(6).any(|window| window == b"secret")));

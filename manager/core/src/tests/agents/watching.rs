@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::{EndCause, Phase};
-use protocol::api::{Change, Reachability, Request};
+use protocol::api::{Change, Mutation, Reachability};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 use protocol::order::Discard;
@@ -93,7 +93,7 @@ fn live(world: &mut World, mut look: impl FnMut(&World)) {
     for change in [set, taken_away] {
         let key = world.key();
         let targets = vec![String::from("b")];
-        world.ask(Request::ChangeAgents { key, targets, change }).unwrap();
+        world.ask(Mutation::ChangeAgents { key, targets, change }).unwrap();
         look(world);
     }
     world.exit(first, 3);

@@ -1,7 +1,7 @@
 //! Messages: durable before they are answered, one at a time to a host, sent until a report decides, and never twice.
 
 use protocol::agent::EndCause;
-use protocol::api::{Reply, Request};
+use protocol::api::{Mutation, Reply};
 use protocol::error::ErrorCode;
 use protocol::ids::{AgentId, MessageId, RequestKey};
 use protocol::message::{MessageFact, MessageState, MessageText, Sent, Typing};
@@ -51,7 +51,7 @@ fn typing(text: &str) -> Typing {
 impl World {
     fn send_as(&mut self, key: &RequestKey, targets: &[&str], text: &str) -> Result<Vec<Sent>, ErrorCode> {
         let targets = targets.iter().map(|target| (*target).to_owned()).collect();
-        let request = Request::SendMessage { key: key.clone(), targets, typing: typing(text) };
+        let request = Mutation::SendMessage { key: key.clone(), targets, typing: typing(text) };
         match self.ask(request) {
             Ok(Reply::Sent(sent)) => Ok(sent),
             Ok(reply) => panic!("{reply:?}"),
@@ -66,7 +66,7 @@ impl World {
 
     fn take_back(&mut self, message: MessageId) -> Option<ErrorCode> {
         let key = self.key();
-        let reply = self.ask(Request::CancelMessages { key, messages: vec![message] }).unwrap();
+        let reply = self.ask(Mutation::CancelMessages { key, messages: vec![message] }).unwrap();
         let Reply::Outcomes(outcomes) = reply else { panic!("{reply:?}") };
         outcomes[0].error.as_ref().map(|error| error.code)
     }
@@ -101,7 +101,7 @@ fn a_message_and_its_number_are_written_before_it_is_answered_and_ordered() {
     world.create("a").unwrap();
     let key = world.key();
     let targets = vec!["a".to_owned()];
-    let request = Box::new(Request::SendMessage { key, targets, typing: typing("x") });
+    let request = Box::new(Mutation::SendMessage { key, targets, typing: typing("x") });
     let effects = world.core.handle(world.now, Input::Client { reply_to: 77, request, seed: 5 });
     let place = |is: fn(&Effect) -> bool| effects.iter().position(is).unwrap();
     let record = place(|e| matches!(e, Effect::Write(record) if record.bucket == OUTBOX));

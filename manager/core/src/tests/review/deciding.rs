@@ -1,7 +1,7 @@
 //! Accepting and rejecting.
 
 use protocol::agent::Blob;
-use protocol::api::{DecideTasks, Reply, Request};
+use protocol::api::{DecideTasks, Mutation, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::RunId;
 use protocol::order::{Answer, Question};
@@ -24,7 +24,7 @@ fn decide(world: &mut World, task: &str, verdict: Verdict, comment: &str) -> Res
         comment: comment.to_owned(),
         feedback,
     };
-    let reply = world.ask(Request::DecideTasks(Box::new(decide)))?;
+    let reply = world.ask(Mutation::DecideTasks(Box::new(decide)))?;
     let Reply::Outcomes(outcomes) = reply else { panic!("{reply:?}") };
     outcomes[0].error.clone().map_or(Ok(()), Err)
 }
@@ -116,10 +116,10 @@ fn a_grant_holds_over_a_restart_and_a_key_grants_once() {
     let host = world.task(run, "a").attempts[0].host.clone();
     world.hosts.get_mut(&host).unwrap().is_cut_off = true;
     world.pass(30_000);
-    let first = world.ask(Request::DecideTasks(Box::new(decide.clone()))).unwrap();
+    let first = world.ask(Mutation::DecideTasks(Box::new(decide.clone()))).unwrap();
     assert_eq!(world.state(run, "a"), TaskState::Queued, "no host is heard");
     world.restart_manager();
-    assert_eq!(world.ask(Request::DecideTasks(Box::new(decide))).unwrap(), first);
+    assert_eq!(world.ask(Mutation::DecideTasks(Box::new(decide))).unwrap(), first);
     world.hosts.get_mut(&host).unwrap().is_cut_off = false;
     world.pass(5_000);
     let agent = world.at_work(run, "a");

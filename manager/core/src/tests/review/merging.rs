@@ -1,6 +1,6 @@
 //! Merging: in order, verified, by compare-and-swap, and on through crashes.
 
-use protocol::api::{MergeRun, Reply, Request};
+use protocol::api::{MergeRun, Mutation, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::RunId;
 use protocol::merge::{MergeOutcome, MergeResult, MergeState, MergeTarget, MergeView};
@@ -33,7 +33,7 @@ fn merge(world: &mut World, run: RunId) -> Result<MergeView, WireError> {
 }
 
 fn begin(world: &mut World, wish: MergeRun) -> Result<MergeView, WireError> {
-    let reply = world.ask(Request::MergeRun(Box::new(wish)))?;
+    let reply = world.ask(Mutation::MergeRun(Box::new(wish)))?;
     let Reply::Merge(view) = reply else { panic!("{reply:?}") };
     Ok(*view)
 }
@@ -270,7 +270,7 @@ fn a_task_that_is_being_merged_is_not_taken_back() {
         comment: String::new(),
         feedback: None,
     };
-    let reply = world.ask(Request::DecideTasks(Box::new(decide))).unwrap();
+    let reply = world.ask(Mutation::DecideTasks(Box::new(decide))).unwrap();
     let Reply::Outcomes(outcomes) = reply else { panic!() };
     assert_eq!(outcomes[0].error.as_ref().unwrap().message, "the task is being merged");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::Prepare;
-use protocol::api::{MergeRun, Reply, Request};
+use protocol::api::{MergeRun, Mutation, Reply};
 use protocol::ids::{AgentId, RunId};
 use protocol::merge::{MergeOutcome, MergeResult, MergeState, MergeTarget, MergeView};
 use protocol::order::{Answer, Question};
@@ -85,7 +85,7 @@ impl Model {
             message: None,
             by: "ann".to_owned(),
         };
-        let reply = self.world.ask(Request::MergeRun(Box::new(wish))).unwrap();
+        let reply = self.world.ask(Mutation::MergeRun(Box::new(wish))).unwrap();
         assert!(matches!(reply, Reply::Merge(_)));
         for step in 1..500 {
             let view = self.view();

@@ -1,6 +1,6 @@
 //! Runs to which tasks are added while they go on.
 
-use protocol::api::{AddTasks, Reply, Request};
+use protocol::api::{AddTasks, Mutation, Reply};
 use protocol::error::ErrorCode;
 use protocol::ids::{RequestKey, RunId};
 use protocol::task::{RunSpec, SubmitTask, TaskSpec, TaskState};
@@ -11,14 +11,14 @@ fn open(world: &mut World, tasks: Vec<TaskSpec>) -> RunId {
     world.submit(RunSpec { open: true, ..run_spec("r") }, tasks).unwrap()
 }
 
-fn request(key: RequestKey, run: RunId, specs: Vec<TaskSpec>) -> Request {
+fn request(key: RequestKey, run: RunId, specs: Vec<TaskSpec>) -> Mutation {
     let tasks = specs.into_iter().map(|spec| SubmitTask { spec, environment: Default::default() }).collect();
-    Request::AddTasks(Box::new(AddTasks { key, run: run.to_string(), tasks }))
+    Mutation::AddTasks(Box::new(AddTasks { key, run: run.to_string(), tasks }))
 }
 
 fn close(world: &mut World, run: RunId) {
     let key = world.key();
-    world.ask(Request::CloseRun { key, run: run.to_string() }).unwrap();
+    world.ask(Mutation::CloseRun { key, run: run.to_string() }).unwrap();
 }
 
 fn ended(world: &World, run: RunId) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::agent::ResourceLimits;
-use protocol::api::Request;
+use protocol::api::Mutation;
 use protocol::error::ErrorCode;
 use protocol::ids::{HostId, RunId, TaskId};
 use protocol::task::{TaskState, Waiting};
@@ -158,7 +158,7 @@ fn a_run_that_is_scaled_starts_more_at_once_and_never_ends_what_is_live() {
     };
     let scale = |world: &mut World, max_parallel| {
         let key = world.key();
-        world.ask(Request::ScaleRun { key, run: run.to_string(), max_parallel })
+        world.ask(Mutation::ScaleRun { key, run: run.to_string(), max_parallel })
     };
     assert_eq!(live(&world), 1);
     scale(&mut world, Some(3)).unwrap();

@@ -4,7 +4,6 @@
 //! number of frames of kind [`ITEM`] and exactly one of kind [`REPLY`] or [`ERROR`], all with the request's id.
 //! Every mutation has a key: the same key gives the first answer again.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Phase;
@@ -178,7 +177,8 @@ pub enum Reply {
     Hooks(Box<HooksView>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub target: Target,
     #[serde(default)]

@@ -1,7 +1,6 @@
 //! Notifications of runs: what a run asks for, and the hooks that there are. A hook's command or address never crosses a
 //! border: what is sent of it may be shown.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Name, RunId};
@@ -23,7 +22,8 @@ wire_enum!(
 );
 
 /// A hook that is told of a run because the run asks for it.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// Name of the hook, in the settings of the system or the user.
     pub to: Name,
@@ -68,7 +68,8 @@ pub struct HookView {
     pub place: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookFailure {
     pub at: Timestamp,
     pub why: String,

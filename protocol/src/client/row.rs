@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{End, Phase, Role, TaskLink};
@@ -68,7 +67,8 @@ pub struct AgentRow {
 }
 
 /// What an agent takes of its host, as last measured there. What was not measured is absent, never 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Since its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Reachability;
@@ -10,7 +9,8 @@ use crate::ids::{HostId, Region};
 use crate::report::HostFacts;
 use crate::time::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostView {
     pub region: Region,
     pub host: HostId,
@@ -22,7 +22,8 @@ pub struct HostView {
     pub live_agents: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusView {
     pub build: String,
     pub started_at: Timestamp,
@@ -37,7 +38,8 @@ pub struct StatusView {
     pub queued_tasks: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     pub subject: String,
     pub state: String,

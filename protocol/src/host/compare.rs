@@ -3,7 +3,6 @@
 //! A host answers in pieces and waits for the reader: it sends [`WINDOW`] pieces, and more as
 //! [`crate::order::Question::More`] asks for them, so that a difference of any size fills no memory on its way.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, HostId, TaskId};
@@ -68,7 +67,8 @@ pub struct FileChange {
 }
 
 /// The head of a host's answer: the two sides as they are now.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sides {
     /// Commit.
     pub from: String,
@@ -81,7 +81,8 @@ pub struct Sides {
 }
 
 /// The head of the manager's answer: what was compared.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Name of the task or agent.
     pub name: String,

@@ -1,13 +1,13 @@
 //! What takes space, on a host and on the bus, and what of it may go.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, HostId, RunId};
 use crate::time::Timestamp;
 
 /// One thing that takes space on a host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HouseItem {
     /// Of an agent that is there: what it wrote, without the base below an overlay. Goes with the agent.
@@ -77,7 +77,8 @@ pub struct StreamUse {
 }
 
 /// A host that did not say what it holds.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unheard {
     pub host: HostId,
     pub error: crate::error::WireError,

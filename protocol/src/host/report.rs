@@ -1,6 +1,5 @@
 //! Host → manager: the whole observed state of one agent, and the heartbeat of a host.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, End, Phase};
@@ -11,7 +10,8 @@ use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
 /// Never a delta. Ordered by `(incarnation, seq)`; an older one changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub agent: AgentId,
     pub region: Region,
@@ -81,7 +81,8 @@ pub struct Report {
 }
 
 /// A wish that is not in force.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmet {
     /// `name`, `labels`, `limits`, `frozen` or `launch`.
     pub what: String,
@@ -110,13 +111,15 @@ wire_enum!(
     }
 );
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub cpu_ms: u64,
     pub memory_peak_bytes: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceFacts {
     pub path: String,
     /// `overlay`, `clone`, `worktree` or `plain`.
@@ -134,14 +137,16 @@ pub struct WorkspaceFacts {
 }
 
 /// Where people attach: a tmux server's socket folder and name, and a session id.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionFacts {
     pub folder: String,
     pub socket: String,
     pub session: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptFacts {
     /// 32 hex digits, drawn when the agent's folder was made.
     pub epoch: String,
@@ -149,7 +154,8 @@ pub struct TranscriptFacts {
 }
 
 /// What an agent left, brought to its repository.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collected {
     /// The recorded commit.
     #[serde(default)]
@@ -189,7 +195,8 @@ pub struct Collected {
     pub failed: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     pub path: String,
     pub bytes: u64,
@@ -215,7 +222,8 @@ impl Heartbeat {
     pub const KIND: &str = "heartbeat";
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     pub cpus: u32,
     pub memory_total_bytes: u64,

@@ -1,6 +1,5 @@
 //! What a program shows on its terminal: a rendered screen, as anyone who looks at it sees it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Phase;
@@ -15,7 +14,8 @@ pub const COLS_MAX: u16 = 1_000;
 ///
 /// Text is what a terminal shows: no control characters. Where colours were asked for, lines hold SGR sequences
 /// besides, and nothing else that begins with an escape.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenView {
     pub rows: u16,
     pub cols: u16,
@@ -47,14 +47,16 @@ pub struct ScreenView {
 }
 
 /// Place of a cursor, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorPlace {
     pub row: u16,
     pub col: u16,
 }
 
 /// A screen, and whose it is.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentScreen {
     pub agent: AgentId,
     pub name: String,

@@ -1,6 +1,5 @@
 //! Snapshots of a workspace: asked of its host, kept in the repository, told to clients.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
@@ -28,7 +27,8 @@ pub struct SnapshotWish {
 }
 
 /// All that was in a workspace but what it names.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// From 1, for each agent.
     pub number: u32,
@@ -50,7 +50,8 @@ pub struct Snapshot {
     pub not_saved: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
     pub from: Snapshot,
     /// What was there before.

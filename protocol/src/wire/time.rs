@@ -1,7 +1,9 @@
 //! Wall-clock time as both cores see it: milliseconds since the Unix epoch, given with each input.
 
+#[cfg(feature = "schema")]
 use std::borrow::Cow;
 
+#[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
 
+#[cfg(feature = "schema")]
 impl JsonSchema for Timestamp {
     fn schema_name() -> Cow<'static, str> {
         "Timestamp".into()

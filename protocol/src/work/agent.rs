@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Name, RunId, TaskId};
@@ -100,7 +99,8 @@ impl StartStep {
 }
 
 /// How an agent ended, by code, signal and cause.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     pub cause: EndCause,
     #[serde(default)]
@@ -157,7 +157,8 @@ impl fmt::Display for End {
 }
 
 /// Resource limits of one agent; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
     #[serde(default)]
     pub memory_bytes: Option<u64>,
@@ -184,7 +185,8 @@ wire_enum!(
 );
 
 /// The attempt that an agent is, or that it verifies.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskLink {
     pub run: RunId,
     pub task: TaskId,
@@ -216,7 +218,8 @@ wire_enum!(
 );
 
 /// Which files an agent starts with.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkout {
     /// Absolute path of the repository on the host.
     pub repo: String,
@@ -241,7 +244,8 @@ pub struct Checkout {
 }
 
 /// Programs that are run once per host, base and environment, in the layer that all checkouts of the base lie on.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepare {
     pub programs: Vec<Vec<String>>,
     /// For all of them together.
@@ -249,7 +253,8 @@ pub struct Prepare {
 }
 
 /// Bytes kept in the blob store under their SHA-256.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
     /// 64 lower-case hex digits.
     pub sha256: String,
@@ -257,7 +262,8 @@ pub struct Blob {
 }
 
 /// Everything a host needs to start an agent, but for the values of its environment.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSpec {
     pub name: Name,
     pub role: Role,
@@ -361,7 +367,8 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 /// Values of an environment. `Debug` never shows them.
-#[derive(Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Environment(pub BTreeMap<String, String>);
 

@@ -1,6 +1,5 @@
 //! Facts with a date. The event stream holds nothing else: state is in reports and records.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{End, Phase};
@@ -10,7 +9,8 @@ use crate::task::TaskState;
 use crate::time::Timestamp;
 
 /// Published as `<epoch>:<seq>` in `Nats-Msg-Id`; readers drop what they have seen.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     pub at: Timestamp,
     /// 32 hex digits of the writer's spool.
@@ -33,7 +33,8 @@ impl Event {
     pub const KIND: &str = "event";
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Fact {
     AgentPhase {

@@ -1,6 +1,5 @@
 //! Bringing accepted work into a branch: what a host is asked for it, and how far it is.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, HostId, Name, RunId, TaskId};
@@ -51,7 +50,8 @@ pub enum MergeResult {
 }
 
 /// A file that both sides changed. Ids of blobs; `None` where a side has no such file.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConflictFile {
     pub path: String,
     #[serde(default)]
@@ -101,7 +101,8 @@ impl MergeOutcome {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeRow {
     pub task: TaskId,
     pub name: Name,
@@ -123,7 +124,8 @@ pub struct MergeRow {
 }
 
 /// A merge as operators see it.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeView {
     pub run: RunId,
     pub run_name: Name,

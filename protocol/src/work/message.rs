@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
@@ -15,7 +14,8 @@ use crate::wire_enum::wire_enum;
 pub const TEXT_LIMIT: usize = 512 << 10;
 
 /// A text for a program's terminal. `Debug` never shows it.
-#[derive(Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageText(pub String);
 
@@ -26,7 +26,8 @@ impl fmt::Debug for MessageText {
 }
 
 /// What is typed, and when.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Typing {
     pub text: MessageText,
     /// Whether Enter follows the text.
@@ -63,7 +64,8 @@ impl MessageState {
 }
 
 /// What a host says of one message of an agent.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageFact {
     pub message: MessageId,
     pub state: MessageState,
@@ -78,7 +80,8 @@ pub struct MessageFact {
 }
 
 /// The last messages of an agent, in the order of their numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageFacts {
     /// The highest number that was taken: an order with it or a lower one is a late double.
     pub last_number: u64,
@@ -109,7 +112,8 @@ pub enum MessageUntil {
 }
 
 /// A message as its sender sees it.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageView {
     pub message: MessageId,
     pub agent: AgentId,
@@ -134,7 +138,8 @@ pub struct MessageView {
 }
 
 /// What became of one target of a `send`: a message, or why there is none.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     pub target: String,
     #[serde(default)]

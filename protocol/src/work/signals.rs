@@ -3,7 +3,6 @@
 //! A profile gives the signs, the host looks for them. A screen that shows none of them says nothing: no phase is
 //! guessed from it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::wire_enum::wire_enum;
@@ -15,7 +14,8 @@ pub const PATTERN_LIMIT: usize = 1 << 20;
 
 /// Signs of one program. For each question any of its signs is enough. They are looked for in this order: `asking`,
 /// `busy`, `idle`; the first that is found says what the program does.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signals {
     /// How many rows of the screen are looked at, from the last one that is not blank upwards: an answer that merely
     /// prints such words stands above them.
@@ -54,7 +54,8 @@ impl Signals {
 
 /// One sign: all that is given of it must hold. Patterns are regular expressions; `^` and `$` are the ends of a row,
 /// `\z` is the end of what is looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sign {
     /// In the rows that are looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +91,8 @@ wire_enum!(
 );
 
 /// What a program asks a person, as its screen shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialog {
     pub text: String,
     /// In their order, with their numbers; empty where none are known.

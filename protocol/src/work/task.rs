@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Blob, CommitMode, End, Environment, Prepare, ResourceLimits};
@@ -14,7 +13,8 @@ use crate::time::Timestamp;
 use crate::wire_enum::wire_enum;
 
 /// A submission of tasks.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSpec {
     pub name: Name,
     /// Attempts and verifications of this run that may be live at once.
@@ -39,7 +39,8 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 /// One unit of work with its acceptance, as checked by the client: programs are resolved, the base is a commit.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// Unique in its run.
     pub name: Name,
@@ -120,7 +121,8 @@ wire_enum!(
 );
 
 /// Limits on starts beyond the first. One durable counter per task bounds them all.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retries {
     /// Starts beyond the first that are charged to the task.
     pub max: u32,
@@ -211,7 +213,8 @@ impl TaskState {
 }
 
 /// Why a task waits.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum Waiting {
     /// In the queue; nothing is wrong.
@@ -255,7 +258,8 @@ pub enum Waiting {
 }
 
 /// What a task left to those that wait for it. As JSON, a list of these is the file that `PHALANX_INPUTS_FILE` names.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskInput {
     pub task: Name,
     pub id: TaskId,
@@ -275,7 +279,8 @@ pub struct TaskInput {
 }
 
 /// One try of a task.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// From 1.
     pub number: u32,
@@ -297,7 +302,8 @@ pub struct Attempt {
     pub failure: Option<Failure>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub class: FailureClass,
     pub reason: String,
@@ -306,7 +312,8 @@ pub struct Failure {
 }
 
 /// The check of one recorded commit.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verification {
     /// The agent that ran it; its transcript is the log.
     pub agent: AgentId,
@@ -337,7 +344,8 @@ wire_enum!(
 );
 
 /// Who said what of which attempt.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     pub verdict: Verdict,
     pub attempt: u32,
@@ -360,7 +368,8 @@ wire_enum!(
 );
 
 /// A task as operators and reports see it.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskView {
     pub id: TaskId,
     pub run: RunId,
@@ -408,7 +417,8 @@ impl TaskView {
 }
 
 /// A run as operators and reports see it.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunView {
     pub id: RunId,
     pub spec: RunSpec,
@@ -420,7 +430,8 @@ pub struct RunView {
 }
 
 /// A task with the values that are never stored in the clear.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubmitTask {
     pub spec: TaskSpec,
     #[serde(default)]

@@ -317,8 +317,8 @@ async fn a_missing_or_old_tmux_is_named_with_its_remedy() {
     let missing = case.open_with("/nowhere/tmux").await.unwrap_err();
     assert!(matches!(missing, TmuxError::Missing) && missing.to_string().contains("install"));
     let old = case.dir.path().join("old-tmux");
-    script(&old, "echo tmux 3.1c");
-    assert!(matches!(case.open_with(old).await, Err(TmuxError::TooOld(version)) if version == "tmux 3.1c"));
+    script(&old, "echo tmux 3.1b");
+    assert!(matches!(case.open_with(old).await, Err(TmuxError::TooOld(version)) if version == "tmux 3.1b"));
 }
 
 #[tokio::test]

@@ -35,9 +35,9 @@ const LOOK_FOR_END: Duration = Duration::from_secs(2);
 /// Why a session could not be made, found or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum TmuxError {
-    #[error("tmux is not installed; install tmux 3.2a or newer (Debian, Ubuntu: apt-get install tmux)")]
+    #[error("tmux is not installed; install tmux 3.1c or newer (Debian, Ubuntu: apt-get install tmux)")]
     Missing,
-    #[error("{0} is too old: 3.2a or newer is needed")]
+    #[error("{0} is too old: 3.1c or newer is needed")]
     TooOld(String),
     #[error("tmux did not answer in time")]
     Silent,

@@ -9,10 +9,10 @@ use crate::nats::binary::{self, BinaryError};
 use crate::status::{self, PartState};
 
 pub(super) fn tmux(_: &Layout) -> Finding {
-    let remedy = "install tmux 3.2a or newer (Debian, Ubuntu: apt install tmux)";
+    let remedy = "install tmux 3.1c or newer (Debian, Ubuntu: apt install tmux)";
     match said("tmux", &["-V"]) {
         Ok(text) if tmux_is_new_enough(&text) => Finding::ok(text),
-        Ok(text) => Finding::fail(format!("{text} is older than 3.2a"), remedy),
+        Ok(text) => Finding::fail(format!("{text} is older than 3.1c"), remedy),
         Err(cause) => Finding::fail(cause, remedy),
     }
 }
@@ -114,15 +114,15 @@ fn numbers(text: &str) -> Option<(u64, u64)> {
     Some((major, minor.parse().ok()?))
 }
 
-/// `tmux 3.2a`, `tmux next-3.4`, `tmux master`: the letter counts, development versions are new.
+/// `tmux 3.1c`, `tmux next-3.4`, `tmux master`: the letter counts, development versions are new.
 fn tmux_is_new_enough(text: &str) -> bool {
     let word = text.trim_start_matches("tmux ").trim();
     if word == "master" || word.starts_with("next-") || word.starts_with("openbsd-") {
         return true;
     }
     match numbers(word) {
-        Some((3, 2)) => word.ends_with(|c: char| c.is_ascii_lowercase()),
-        Some(found) => found > (3, 2),
+        Some((3, 1)) => word.ends_with(|c: char| ('c'..='z').contains(&c)),
+        Some(found) => found > (3, 1),
         None => false,
     }
 }
@@ -134,8 +134,10 @@ mod tests {
     #[test]
     fn versions_are_judged_as_their_projects_number_them() {
         for (text, good) in [
-            ("tmux 3.2", false),
-            ("tmux 3.2a", true),
+            ("tmux 3.1", false),
+            ("tmux 3.1b", false),
+            ("tmux 3.1c", true),
+            ("tmux 3.2", true),
             ("tmux 3.3a", true),
             ("tmux 3.10", true),
             ("tmux 2.9", false),

@@ -1,6 +1,7 @@
-//! Which nats-server runs: the one this installation put into its `bin` folder, else the first on PATH,
-//! provided it is new enough. Installs nothing.
+//! Which nats-server runs: the one this installation put into its `bin` folder, else the one that packages put beside
+//! the running program, else the first on PATH, provided it is new enough. Installs nothing.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,7 +53,9 @@ pub struct NatsBinary {
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum BinaryError {
-    #[error("nats-server is neither in {bin} nor on PATH; install it with: phalanx up --install-nats")]
+    #[error(
+        "nats-server is neither in {bin} nor beside phalanx nor on PATH; install it with: phalanx up --install-nats"
+    )]
     Missing { bin: PathBuf },
     #[error(
         "{path} is nats-server {found}, and at least {MINIMUM} is needed; install it with: \
@@ -66,12 +69,18 @@ pub enum BinaryError {
 /// Finds the program. One in our own `bin` folder is preferred, since it is there only when the operator
 /// asked for it; an unfit one falls back to the next and is named only when no other fits.
 pub fn find(layout: &Layout) -> Result<NatsBinary, BinaryError> {
-    find_in(layout, std::env::var_os("PATH").as_deref())
+    let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_path_buf()));
+    find_in(layout, beside, std::env::var_os("PATH").as_deref())
 }
 
-/// [`find`] with a search path of the caller's.
-pub fn find_in(layout: &Layout, search: Option<&std::ffi::OsStr>) -> Result<NatsBinary, BinaryError> {
+/// [`find`] with the program's own folder and a search path of the caller's.
+pub fn find_in(
+    layout: &Layout,
+    beside: Option<PathBuf>,
+    search: Option<&OsStr>,
+) -> Result<NatsBinary, BinaryError> {
     let mut folders = vec![layout.bin()];
+    folders.extend(beside);
     folders.extend(search.into_iter().flat_map(std::env::split_paths));
     let mut unfit = None;
     for path in folders.iter().filter(|folder| folder.is_absolute()).map(|folder| folder.join(PROGRAM)) {
@@ -160,16 +169,19 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let layout = Layout::at(temp.path().join("home")).unwrap();
         let on_path = temp.path().join("path");
-        let missing = find_in(&layout, Some(on_path.as_os_str())).unwrap_err();
+        let missing = find_in(&layout, None, Some(on_path.as_os_str())).unwrap_err();
         assert!(
             matches!(missing, BinaryError::Missing { .. }) && missing.to_string().contains("--install-nats")
         );
         program(&on_path, "nats-server: v2.14.6");
-        let old = find_in(&layout, Some(on_path.as_os_str())).unwrap_err();
+        let old = find_in(&layout, None, Some(on_path.as_os_str())).unwrap_err();
         assert!(matches!(old, BinaryError::TooOld { .. }), "{old}");
         assert!(old.to_string().contains("2.14.6") && old.to_string().contains("--install-nats"));
         program(&on_path, "");
-        assert!(matches!(find_in(&layout, Some(on_path.as_os_str())), Err(BinaryError::Unreadable { .. })));
+        assert!(matches!(
+            find_in(&layout, None, Some(on_path.as_os_str())),
+            Err(BinaryError::Unreadable { .. })
+        ));
     }
 
     #[test]
@@ -179,8 +191,23 @@ mod tests {
         let on_path = temp.path().join("path");
         program(&on_path, "nats-server: v2.15.1");
         program(&layout.bin(), "nats-server: v2.15.9");
-        assert_eq!(find_in(&layout, Some(on_path.as_os_str())).unwrap().version.patch, 9);
+        assert_eq!(find_in(&layout, None, Some(on_path.as_os_str())).unwrap().version.patch, 9);
         program(&layout.bin(), "nats-server: v2.9.10");
-        assert_eq!(find_in(&layout, Some(on_path.as_os_str())).unwrap().version.patch, 1);
+        assert_eq!(find_in(&layout, None, Some(on_path.as_os_str())).unwrap().version.patch, 1);
+    }
+
+    #[test]
+    fn the_server_of_the_package_comes_before_that_of_the_distribution() {
+        let temp = tempfile::tempdir().unwrap();
+        let layout = Layout::at(temp.path().join("home")).unwrap();
+        let (beside, on_path) = (temp.path().join("lib"), temp.path().join("path"));
+        program(&on_path, "nats-server: v2.15.1");
+        let found =
+            || find_in(&layout, Some(beside.clone()), Some(on_path.as_os_str())).unwrap().version.patch;
+        assert_eq!(found(), 1);
+        program(&beside, "nats-server: v2.15.5");
+        assert_eq!(found(), 5);
+        program(&layout.bin(), "nats-server: v2.15.9");
+        assert_eq!(found(), 9);
     }
 }

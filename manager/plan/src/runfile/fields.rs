@@ -6,6 +6,13 @@ use std::collections::BTreeMap;
 use super::format::node::{Key, Kind, Node};
 use super::problem::{Collector, Place, suggestion};
 
+/// Among the keys that are known: any that begins with `x-`, where authors keep what they name by YAML anchors.
+pub const EXTENSION: &str = "x-*";
+
+fn extends(key: &str) -> bool {
+    key.starts_with("x-")
+}
+
 /// One map while it is read.
 pub struct Fields<'a> {
     entries: &'a [(Key, Node)],
@@ -38,7 +45,9 @@ impl<'a> Fields<'a> {
         for (index, (key, _)) in entries.iter().enumerate() {
             if entries.iter().take(index).any(|(before, _)| before.name == key.name) {
                 fields.complain(key.at, format!("the key {:?} is given twice", key.name));
-            } else if !known.contains(&key.name.as_str()) {
+            } else if !known.contains(&key.name.as_str())
+                && !(extends(&key.name) && known.contains(&EXTENSION))
+            {
                 let hint = suggestion(&key.name, known.iter().copied());
                 fields.complain(key.at, format!("unknown key {:?} in {what}{hint}", key.name));
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::fields::Fields;
+use super::fields::{EXTENSION, Fields};
 use super::format::node::{Kind, Node};
 use super::format::yaml;
 use super::parse::{Source, inherit};
@@ -16,7 +16,7 @@ const DEPTH_MOST: usize = 10;
 /// Bytes of one included file.
 const FILE_MOST: u64 = 64 << 20;
 /// What an included file may say; the rest is about the run, which is the first file's.
-const INCLUDED: &[&str] = &["include", "defaults", "profiles", "labels", "caps", "tasks"];
+const INCLUDED: &[&str] = &["include", "defaults", "profiles", "labels", "caps", "tasks", EXTENSION];
 
 /// The document with everything in it that it includes; itself when it includes nothing.
 pub fn resolve(document: Node, source: &Source, problems: &mut Collector) -> Node {
@@ -102,12 +102,19 @@ impl Includer<'_> {
         let file = self.problems.file(&name);
         let mut document = match yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(&text)) {
             Ok(document) => document,
+            // The parser's own words may quote the file, which may be any that the operator can read.
             Err(problem) => {
-                self.problems.add(Place { file, ..problem.at }, problem.message);
+                self.problems.add(Place { file, ..problem.at }, "this is not YAML, so it is no task file");
                 return None;
             }
         };
         stamp(&mut document, file);
+        // Any readable file may be named here, and many are YAML: nothing of one that is no task file is quoted.
+        if !is_task_file(&document) {
+            let message = format!("this is no task file: it has none of the keys {}", INCLUDED.join(", "));
+            self.problems.add(Place { file, ..Place::line(1) }, message);
+            return None;
+        }
         Fields::open(&document, "an included task file", INCLUDED, None, self.problems)?;
         let here = path.parent().unwrap_or(folder).to_owned();
         if !self.has_right_kinds(&document) {
@@ -137,6 +144,11 @@ impl Includer<'_> {
         }
         self.problems.count() == before
     }
+}
+
+fn is_task_file(document: &Node) -> bool {
+    let Kind::Map(entries) = &document.kind else { return document.kind == Kind::Null };
+    entries.is_empty() || entries.iter().any(|(key, _)| INCLUDED.contains(&key.name.as_str()))
 }
 
 fn canonical(path: &Path) -> Option<PathBuf> {

@@ -110,8 +110,8 @@ pub fn parse(source: &Source, options: &Options) -> Result<Plan, Problems> {
     for name in options.set.keys().filter(|name| BUILT_IN.contains(&name.as_str())) {
         problems.add(Place::default(), format!("--set {name}: {name} has a meaning of its own"));
     }
-    // Lines and machine-made objects are taken as they are, unless something is there to be put into them.
-    let templated = format == Format::Yaml || options.rows.is_some() || !options.set.is_empty();
+    // Texts are taken as they are, unless something is there to be put into them: one rule for all formats.
+    let templated = options.rows.is_some() || document.rows.is_some() || !options.set.is_empty();
     let mut prompts = PromptReader::default();
     let expanded = expand(&document, options, templated, (&source.folder, &mut prompts), &mut problems);
     let mut reader = Reader { folder: &source.folder, profiles: &document.profiles, prompts };
@@ -180,7 +180,11 @@ fn expand(
         let first = expanded.len();
         for (place, task) in merged.iter().enumerate() {
             let mut errors = Vec::new();
-            let mut node = if templated { renderer.render(task, &scope, &mut errors) } else { task.clone() };
+            let mut node = if templated && is_template(task) {
+                renderer.render(task, &scope, &mut errors)
+            } else {
+                task.clone()
+            };
             render_prompt(&mut node, (folder, &mut *prompts), (&renderer, &scope), &mut errors);
             let wanted = name_of(&node, place + first_place);
             let fixed = name_of(task, place + first_place) == wanted;
@@ -215,7 +219,8 @@ fn expand(
             with_settings(&options.fields, with_defaults(document.defaults.as_ref(), reduce, problems));
         let scope = Scope::new(&options.set, None, 1);
         let mut errors = Vec::new();
-        let mut node = if templated { renderer.render(&task, &scope, &mut errors) } else { task };
+        let mut node =
+            if templated && is_template(&task) { renderer.render(&task, &scope, &mut errors) } else { task };
         render_prompt(&mut node, (folder, &mut *prompts), (&renderer, &scope), &mut errors);
         let name = node.get("name").and_then(Node::scalar).unwrap_or("reduce").to_owned();
         for RenderError { at, message } in errors {
@@ -228,6 +233,11 @@ fn expand(
     expanded
 }
 
+/// Whether its texts may be templates: `template: false` takes all of them as they are.
+fn is_template(task: &Node) -> bool {
+    task.get("template").and_then(Node::scalar) != Some("false")
+}
+
 /// Ends of prompt files that are templates.
 const TEMPLATES: &[&str] = &[".j2", ".jinja", ".jinja2"];
 
@@ -238,6 +248,9 @@ fn render_prompt(
     (renderer, scope): (&Renderer, &Scope),
     errors: &mut Vec<RenderError>,
 ) {
+    if !is_template(node) {
+        return;
+    }
     let Kind::Map(entries) = &mut node.kind else { return };
     // Both is an error of its own.
     if entries.iter().any(|(key, node)| key.name == "prompt" && node.kind != Kind::Null) {
@@ -250,7 +263,7 @@ fn render_prompt(
     // One that cannot be read is told by its reader.
     let Ok(bytes) = prompts.file(&folder.join(path)) else { return };
     let rendered = match std::str::from_utf8(&bytes) {
-        Ok(text) => renderer.render_text(text, scope),
+        Ok(text) => renderer.render_file(text, scope),
         Err(_) => Err("it is not UTF-8".to_owned()),
     };
     match rendered {

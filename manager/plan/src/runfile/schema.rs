@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fields::Fields;
+use super::fields::{EXTENSION, Fields};
 use super::format::node::{Kind, Node};
 use super::problem::{Collector, Place};
 use super::profile::{Profile, signals};
@@ -20,6 +20,7 @@ const DOCUMENT: &[&str] = &[
     "rows",
     "tasks",
     "reduce",
+    EXTENSION,
 ];
 const PROFILE: &[&str] = &["command", "interactive", "ready", "signals"];
 

@@ -49,6 +49,7 @@ pub const TASK: &[&str] = &[
     "user",
     "workspace",
     "move_after",
+    "template",
 ];
 const RETRIES: &[&str] = &["max", "backoff", "jitter", "on"];
 
@@ -138,6 +139,8 @@ impl Reader<'_> {
             move_after_ms: move_after(&mut fields),
         };
         check_workspace(&mut fields, repo.is_some());
+        // What it means was done when the texts were rendered.
+        let _: Option<()> = fields.word("template", &[("true", ()), ("false", ())]);
         let prompt = prompt.map(|(_, bytes)| bytes);
         (problems.count() == before).then_some(PlannedTask { at: node.at, spec, repo, prompt, environment })
     }

@@ -1,9 +1,10 @@
-//! Strict `{{ … }}` templates in the texts of a task. Known are `row`, `index` and what `--set` gives; anything else
-//! is an error that names it. A template can read neither files nor the environment.
+//! Strict templates. In the texts of a task only `{{ … }}` is one: `{%` and `{#` are ordinary shell text. A prompt file
+//! that is a template has blocks and comments too. Known are `row`, `index` and what `--set` gives; anything else is an
+//! error that names it. A template can read neither files nor the environment, and its time and memory are bounded.
 
 use std::collections::BTreeMap;
 
-use minijinja::syntax::SyntaxConfig;
+use minijinja::syntax::{SyntaxConfig, SyntaxConfigBuilder};
 use minijinja::{Environment, UndefinedBehavior, Value};
 
 use super::format::node::{Kind, Node};
@@ -31,9 +32,18 @@ impl Scope {
     }
 }
 
+/// What one text may use up: a unit for each instruction, and one for about 64 bytes that are made on the way.
+const FUEL: u64 = 1_000_000;
+/// Marks that no text has, in place of those of blocks and comments.
+const NO_BLOCKS: (&str, &str) = ("\u{f8ff}block-begins\u{f8ff}", "\u{f8ff}block-ends\u{f8ff}");
+const NO_COMMENTS: (&str, &str) = ("\u{f8ff}comment-begins\u{f8ff}", "\u{f8ff}comment-ends\u{f8ff}");
+
 /// Renders the texts of task nodes.
 pub struct Renderer {
-    environment: Environment<'static>,
+    /// `{{ … }}` and nothing else.
+    texts: Environment<'static>,
+    /// With blocks and comments.
+    files: Environment<'static>,
 }
 
 /// A text that could not be rendered.
@@ -45,11 +55,22 @@ pub struct RenderError {
 
 impl Default for Renderer {
     fn default() -> Self {
-        let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
-        environment.set_syntax(syntax.unwrap_or_default());
-        Self { environment }
+        let environment = |syntax: &mut SyntaxConfigBuilder| {
+            let mut environment = Environment::new();
+            environment.set_undefined_behavior(UndefinedBehavior::Strict);
+            environment.set_fuel(Some(FUEL));
+            environment.set_syntax(syntax.keep_trailing_newline(true).build().unwrap_or_default());
+            environment
+        };
+        let (no_blocks, no_comments) = (NO_BLOCKS, NO_COMMENTS);
+        Self {
+            texts: environment(
+                SyntaxConfig::builder()
+                    .block_delimiters(no_blocks.0, no_blocks.1)
+                    .comment_delimiters(no_comments.0, no_comments.1),
+            ),
+            files: environment(&mut SyntaxConfig::builder()),
+        }
     }
 }
 
@@ -75,13 +96,27 @@ impl Renderer {
         Node { at: node.at, kind }
     }
 
-    pub(super) fn render_text(&self, text: &str, scope: &Scope) -> Result<String, String> {
-        if !["{{", "{%", "{#"].iter().any(|mark| text.contains(mark)) {
+    fn render_text(&self, text: &str, scope: &Scope) -> Result<String, String> {
+        if !text.contains("{{") {
             return Ok(text.to_owned());
         }
-        let template = self.environment.template_from_str(text).map_err(|error| {
+        self.rendered(&self.texts, text, scope)
+    }
+
+    /// A prompt file that is a template as a whole.
+    pub(super) fn render_file(&self, text: &str, scope: &Scope) -> Result<String, String> {
+        self.rendered(&self.files, text, scope)
+    }
+
+    fn rendered(
+        &self,
+        environment: &Environment<'static>,
+        text: &str,
+        scope: &Scope,
+    ) -> Result<String, String> {
+        let template = environment.template_from_str(text).map_err(|error| {
             format!(
-                "the template is wrong{}: {}",
+                "the template is wrong{}: {}; write {{{{ '{{{{' }}}} for a literal {{{{, or template: false",
                 in_line(error.line()),
                 error.detail().unwrap_or("syntax error")
             )
@@ -93,6 +128,12 @@ impl Renderer {
                 if let Some(path) = missing {
                     return self.undefined(&path, scope);
                 }
+            }
+            if error.kind() == minijinja::ErrorKind::OutOfFuel {
+                return format!(
+                    "the template takes too much{}: one text may use {FUEL} steps, and make 64 MB on its way",
+                    in_line(error.line())
+                );
             }
             let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
             format!("the template cannot be rendered{}: {detail}", in_line(error.line()))
@@ -171,7 +212,7 @@ mod tests {
             Ok("a.rs big 3\n".into())
         );
         assert_eq!(render("{{ row }}", "plain"), Ok("plain".into()));
-        assert_eq!(render("{% raw %}{{ x }}{% endraw %}", "a"), Ok("{{ x }}".into()));
+        assert_eq!(render("{{ '{{' }} x }}", "a"), Ok("{{ x }}".into()));
         assert_eq!(render("{{ row.nope | default('-') }}", "a: 1").map(|_| ()), Ok(()));
     }
 
@@ -187,8 +228,31 @@ mod tests {
 
     #[test]
     fn nothing_outside_can_be_read() {
+        let scope = Scope::new(&BTreeMap::new(), None, 1);
         for text in ["{% include '/etc/passwd' %}", "{{ env('HOME') }}", "{% import 'x' as y %}"] {
-            assert!(render(text, "a").is_err(), "{text}");
+            assert!(Renderer::default().render_file(text, &scope).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shell_text_that_looks_like_a_block_or_a_comment_stays_as_it_is() {
+        for text in ["s=ab; echo n ${#s}; exit 9; echo {x#}", "echo ${#arr[@]} {% x %}", "awk '{#a} {print}'"]
+        {
+            assert_eq!(render(text, "a"), Ok(text.to_owned()));
+            assert_eq!(render(&format!("{text} {{{{ index }}}}"), "a"), Ok(format!("{text} 3")));
+        }
+        let error = render("docker ps --format '{{.Names}}'", "a").unwrap_err();
+        assert!(error.contains("template: false"), "{error}");
+    }
+
+    #[test]
+    fn a_template_without_end_or_measure_is_refused() {
+        let nested = "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}x{% endfor %}{% endfor %}{% endfor %}";
+        let doubled = "{% set n = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}";
+        let scope = Scope::new(&BTreeMap::new(), None, 1);
+        for text in [nested, doubled, "{{ '%999999999d'|format(1) }}", "{{ 'x' * 999999999 }}"] {
+            let error = Renderer::default().render_file(text, &scope).unwrap_err();
+            assert!(error.contains("takes too much") || error.contains("too large"), "{text}: {error}");
         }
     }
 }

@@ -28,12 +28,15 @@ fn options() -> Options {
     budget.max_nodes = 5_000_000;
     budget.max_events = 10_000_000;
     budget.max_total_scalar_bytes = 1 << 30;
+    budget.max_recorded_anchor_events = 100_000;
     serde_saphyr::options! {
         budget: Some(budget),
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
+        // `1e400` is for whoever reads the field to refuse.
+        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
         with_snippet: false,
     }
 }
@@ -41,6 +44,13 @@ fn options() -> Options {
 fn problem(error: &serde_saphyr::Error) -> Problem {
     let error = error.without_snippet();
     let at = error.location().map(place).unwrap_or_default();
+    if error.render().contains("budget breached") {
+        let message = format!(
+            "the file expands to more than a task file may hold: its anchors and aliases, or nesting deeper than \
+             {DEPTH_LIMIT} levels"
+        );
+        return Problem { at, task: None, message };
+    }
     // The place is said once, before the message.
     let full = error.render();
     let message = match full.find(" at line ") {

@@ -143,7 +143,7 @@ fn each_mistake_is_named_with_its_place_and_the_remedy() {
         ("tasks:\n  - {command: ''}\n", "command is empty"),
         ("tasks:\n  - {command: x, name: a, name: b}\n", r#"the key "name" is given twice"#),
         ("rows: [a]\ntasks:\n  - {command: 'echo {{ nope }}'}\n", "names nope, which is undefined"),
-        ("tasks:\n  - {command: 'echo {{'}\n", "the template is wrong"),
+        ("rows: [a]\ntasks:\n  - {command: 'echo {{'}\n", "the template is wrong"),
         ("tasks: []\n", "there are no tasks in it"),
         ("tasks: [x]\n", "a task must be a map of keys, found a text"),
         ("", "the file is empty"),

@@ -9,8 +9,8 @@ use super::problem::{Collector, Place, suggestion};
 /// Among the keys that are known: any that begins with `x-`, where authors keep what they name by YAML anchors.
 pub const EXTENSION: &str = "x-*";
 
-fn extends(key: &str) -> bool {
-    key.starts_with("x-")
+fn is_known(key: &str, known: &[&str]) -> bool {
+    known.contains(&key) || (key.starts_with("x-") && known.contains(&EXTENSION))
 }
 
 /// One map while it is read.
@@ -45,9 +45,7 @@ impl<'a> Fields<'a> {
         for (index, (key, _)) in entries.iter().enumerate() {
             if entries.iter().take(index).any(|(before, _)| before.name == key.name) {
                 fields.complain(key.at, format!("the key {:?} is given twice", key.name));
-            } else if !known.contains(&key.name.as_str())
-                && !(extends(&key.name) && known.contains(&EXTENSION))
-            {
+            } else if !is_known(&key.name, known) {
                 let hint = suggestion(&key.name, known.iter().copied());
                 fields.complain(key.at, format!("unknown key {:?} in {what}{hint}", key.name));
             }

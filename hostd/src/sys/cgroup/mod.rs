@@ -201,11 +201,11 @@ impl Cgroups {
         check_name(agent)?;
         let mut group = match &self.backend {
             Backend::V2(v2) => {
-                v2.make(agent)?;
+                self.in_folders(|| v2.make(agent))?;
                 self.file_group(agent)
             }
             Backend::V1(v1) => {
-                v1.make(agent)?;
+                self.in_folders(|| v1.make(agent))?;
                 self.file_group(agent)
             }
             Backend::Without { reason } => AgentGroup::without(EnvironmentGroup::new(agent, reason)),
@@ -257,7 +257,7 @@ impl Cgroups {
         let mut procs = Vec::new();
         for folder in self.instance_folders() {
             let leaf = folder.join(VIEWERS);
-            files::make_group(&leaf)?;
+            self.in_folders(|| files::make_group(&leaf))?;
             procs.push(leaf.join("cgroup.procs"));
         }
         Ok(procs)
@@ -272,6 +272,24 @@ impl Cgroups {
             }
         }
         Ok(())
+    }
+
+    /// Makes groups in the instance's folders, and those anew where they are gone: while they are empty, systemd removes
+    /// them with others of their unit.
+    fn in_folders(&self, make: impl Fn() -> Result<(), CgroupError>) -> Result<(), CgroupError> {
+        match make() {
+            Err(error) if error.is_absent() => {
+                match &self.backend {
+                    Backend::V2(v2) => v2.make_folder()?,
+                    Backend::V1(v1) => {
+                        v1.instance_folders().iter().try_for_each(|folder| files::make_group(folder))?;
+                    }
+                    Backend::Without { .. } => {}
+                }
+                make()
+            }
+            made => made,
+        }
     }
 
     fn instance_folders(&self) -> Vec<PathBuf> {

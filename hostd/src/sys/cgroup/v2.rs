@@ -55,6 +55,12 @@ impl V2 {
         self.reason.clone()
     }
 
+    /// As it was prepared; what cannot be handed down now is told by the limits that are not in force.
+    pub(super) fn make_folder(&self) -> Result<(), CgroupError> {
+        files::make_group(&self.instance_folder)?;
+        enable(&self.instance_folder).map(|_| ())
+    }
+
     pub(super) fn make(&self, agent: &str) -> Result<(), CgroupError> {
         let folder = self.instance_folder.join(agent);
         files::make_group(&folder)?;

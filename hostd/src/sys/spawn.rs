@@ -189,11 +189,11 @@ fn raise_descriptor_limit(most: u64) -> io::Result<()> {
 /// Whatever was opened without close-on-exec by a library must not reach a process that lives for days.
 #[expect(unsafe_code, reason = "close_range(2) and fcntl(2) on a raw number between fork and exec")]
 fn close_all_on_exec(keep: Option<RawFd>) -> io::Result<()> {
-    let flag = libc::c_int::try_from(libc::CLOSE_RANGE_CLOEXEC).unwrap_or(0);
     // SAFETY: only sets flags on descriptors of this (child) process; nothing is closed before exec.
     unsafe {
-        // Absent before Linux 5.11; every descriptor of ours has the flag anyway.
-        libc::close_range(3, libc::c_uint::MAX, flag);
+        // Absent before Linux 5.11; every descriptor of ours has the flag anyway. Not by its wrapper, which glibc has
+        // only since 2.34.
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         if let Some(fd) = keep
             && libc::fcntl(fd, libc::F_SETFD, 0) < 0
         {

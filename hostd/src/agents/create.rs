@@ -7,21 +7,23 @@ use std::time::Duration;
 use hostd_core::{AgentRecord, Input, StartFacts};
 use protocol::agent::{Blob, CheckoutKind, EndCause, Role, StartStep};
 use protocol::report::WorkspaceFacts;
-use protocol::shim::{Launch, RECORD_VERSION, Ready, file};
+use protocol::shim::{self, ExitRecord, Launch, RECORD_VERSION, Ready, file};
 use protocol::time::Timestamp;
 
 use super::environment::{environment_file, environment_of};
 use super::exit::{read_exit, read_shim, set_aside, start_step};
 use super::prepare::prepared_base;
 use super::settings::{limits_of, limits_read};
+use super::stop::end_start;
 use super::user::{AgentUser, agent_user};
-use super::watch::{Watched, watch};
+use super::watch::{GO_ON_EACH, Watched, go_on, watch};
 use crate::clock;
 use crate::machine::{Handle, Machine};
 use crate::state::replace;
 use crate::sys::cgroup::AgentGroup;
 use crate::sys::facts::boottime_ms;
-use crate::sys::spawn::{ShimSpawn, ready_pipe, spawn_shim};
+use crate::sys::process::ProcessRef;
+use crate::sys::spawn::{ReadyReader, ShimSpawn, ready_pipe, spawn_shim};
 use crate::workspace::{PrepareSpec, PreparedBase, Wanted, Workspace, WorkspaceError};
 
 /// A shim says at once whether the program was executed.
@@ -53,9 +55,24 @@ pub async fn create(machine: Handle, record: AgentRecord) {
             watch(&machine, watched).await;
         }
         Err(StartError { step, detail }) => {
-            machine.tell(Input::StartFailed { agent, step, detail }).await;
+            let launch = record.launch;
+            let input = match was_released(&machine.folders.agent(agent), launch) {
+                true => Input::SupervisorLost { agent, launch, detail },
+                false => Input::StartFailed { agent, step, detail },
+            };
+            machine.tell(input).await;
         }
     }
+}
+
+/// Whether the program of a start that came to nothing may have been executed, and so have done work: the shim's record
+/// is on the disk before the program is let go, and no exit record says that it was not.
+fn was_released(folder: &Path, launch: u32) -> bool {
+    let not_executed = matches!(
+        read_exit(folder, launch),
+        Ok(Some(ExitRecord { cause: shim::EndCause::StartFailed(_), .. }))
+    );
+    !not_executed && !matches!(read_shim(folder, launch), Ok(None))
 }
 
 async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, StartFacts), StartError> {
@@ -95,21 +112,44 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
             .map_err(StartError::at(StartStep::Supervisor, "its supervisor"))?;
     // Dropped, not waited for here: the runtime reaps it whenever it ends.
     drop(spawned.child);
-    let line = tokio::time::timeout(READY_LIMIT, ready.line())
-        .await
-        .map_err(StartError::at(StartStep::Supervisor, "its supervisor says nothing"))?
-        .map_err(StartError::at(StartStep::Supervisor, "its supervisor cannot be heard"))?;
-    executed(line.as_deref(), &folder, record.launch)?;
+    let mut group = group;
+    group.set_shim(spawned.process);
+    let said = heard(&mut ready, spawned.process, record).await;
+    if let Err(error) = said.and_then(|line| executed(line.as_deref(), &folder, record.launch)) {
+        // What may live is ended before the start is said to have failed: another one would run beside it.
+        end_start(record.agent, &group, spawned.process).await;
+        return Err(error);
+    }
     let started_at = read_shim(&folder, record.launch)
         .ok()
         .flatten()
         .map_or_else(clock::now, |shim| Timestamp(shim.started_at_ms));
-    let mut group = group;
-    group.set_shim(spawned.process);
     let facts =
         StartFacts { started_at, ..facts_of(machine, &workspace, &group, &user, spec.limits.time_ms) };
     let watched = Watched { record: record.clone(), folder, shim: spawned.process, group, exited: false };
     Ok((watched, facts))
+}
+
+/// The shim's line on the pipe. A program that stops its shim by a signal does not keep it from speaking.
+async fn heard(
+    ready: &mut ReadyReader,
+    shim: ProcessRef,
+    record: &AgentRecord,
+) -> Result<Option<String>, StartError> {
+    let line = async {
+        let mut line = std::pin::pin!(ready.line());
+        loop {
+            match tokio::time::timeout(GO_ON_EACH, &mut line).await {
+                Ok(line) => return line,
+                Err(_) => go_on(record.agent, shim),
+            }
+        }
+    };
+    let silent = format!("its supervisor said nothing within {} s, and was ended", READY_LIMIT.as_secs());
+    tokio::time::timeout(READY_LIMIT, line)
+        .await
+        .map_err(|_| StartError { step: StartStep::Supervisor, detail: silent })?
+        .map_err(StartError::at(StartStep::Supervisor, "its supervisor cannot be heard"))
 }
 
 /// What the shim said on the pipe; when it said nothing, what it left on the disk.

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hostd_core::{AgentRecord, ExitSeen, Input};
+use nix::sys::signal::Signal;
 use protocol::ids::AgentId;
 use protocol::shim::{Event, ExitRecord};
+use tokio::time::MissedTickBehavior;
 
 use super::exit::{begin_of_launch, exit_seen, read_exit, read_shim, stats_of};
 use super::session::keep_session;
@@ -25,6 +27,24 @@ const AGAIN: Duration = Duration::from_millis(500);
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// The shim itself ends right after its last word; an end is not told later for more than this.
 const GONE_LIMIT: Duration = Duration::from_millis(500);
+
+/// How often a shim is looked at that a signal may have stopped.
+pub(super) const GO_ON_EACH: Duration = Duration::from_secs(1);
+
+/// Lets a shim go on that a signal has stopped, as its own agent may send one: while it stands still nobody enforces the
+/// agent's time limit and lease, nobody takes its output, and nobody records its end.
+pub(super) fn go_on(agent: AgentId, shim: ProcessRef) {
+    match shim.is_stopped() {
+        Ok(false) => {}
+        Ok(true) => {
+            tracing::warn!(%agent, pid = shim.pid, "a shim was stopped by a signal; it is made to go on");
+            if let Err(error) = shim.signal(Signal::SIGCONT) {
+                tracing::warn!(%agent, %error, "a stopped shim could not be made to go on");
+            }
+        }
+        Err(error) => tracing::warn!(%agent, %error, "whether a shim was stopped cannot be told"),
+    }
+}
 
 /// The same process in the words of `sys`.
 #[must_use]
@@ -55,10 +75,13 @@ pub(super) async fn watch(machine: &Handle, watched: Watched) {
         let end = follow(machine, &watched);
         tokio::pin!(session, end);
         let mut session_done = false;
+        let mut looks = tokio::time::interval(GO_ON_EACH);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 input = &mut end => break input,
                 () = &mut session, if !session_done => session_done = true,
+                _ = looks.tick() => go_on(agent, watched.shim),
             }
         }
     };

@@ -34,6 +34,12 @@ impl ProcessRef {
         Ok(read_stat(self.pid)?.is_some_and(|stat| stat.process == self && !stat.has_ended()))
     }
 
+    /// Whether a signal has stopped it: it does nothing until another one lets it go on. One that stands still for a
+    /// debugger is not meant.
+    pub fn is_stopped(self) -> io::Result<bool> {
+        Ok(read_stat(self.pid)?.is_some_and(|stat| stat.process == self && stat.state == 'T'))
+    }
+
     /// Sends `signal` to this very process; `false` when it has ended already.
     pub fn signal(self, signal: Signal) -> io::Result<bool> {
         let Some(fd) = self.open()? else { return Ok(false) };

@@ -126,6 +126,38 @@ fn a_lost_supervisor_is_told_and_takes_its_agent_with_it() {
     );
 }
 
+/// With the same user an agent can send its supervisor any signal.
+#[test]
+fn an_agent_that_stops_its_supervisor_is_ended_like_any_other() {
+    let install = Install::start();
+    let once = install.file("once.sh", "kill -STOP $PPID\nexec sleep 600\n");
+    let again = install
+        .file("again.sh", "trap '' TERM\nprintf . > marked\nwhile kill -STOP $PPID; do sleep 0.01; done\n");
+    let agents = [("once", &once), ("stopped", &again), ("destroyed", &again), ("down", &again)];
+    let begin = |(name, script): (&str, &String)| {
+        install.run(&["create", name, "--grace", "300ms", "--", "sh", script]).succeeded();
+        let agent = install.agent_until(name, "runs", |agent| agent.phase == Phase::Running);
+        install.shim_and_child(agent.id)
+    };
+    let began = agents.map(begin);
+
+    // A stop that is asked for once is let go on: what it supervises is supervised.
+    let shim = began[0].0;
+    let state = || std::fs::read_to_string(format!("/proc/{shim}/stat")).unwrap();
+    wait::until(wait::LIMIT, "the shim goes on", state, |stat| !stat.contains(") T "));
+    install.run(&["stop", "once"]).succeeded();
+    ends_as(&install, "once", "STOPPED requested signal 15");
+    install.run(&["stop", "stopped"]).succeeded();
+    ends_as(&install, "stopped", "STOPPED requested signal 9");
+    install.run(&["destroy", "destroyed"]).succeeded();
+    install.run(&["down", "--stop-agents"]).succeeded();
+    for (shim, child) in began {
+        assert!(![shim, child].into_iter().any(phalanx_tests::install::is_alive));
+    }
+    install.run(&["up"]).succeeded();
+    ends_as(&install, "down", "STOPPED requested signal 9");
+}
+
 #[test]
 fn descendants_that_are_left_drain_until_they_end() {
     let install = Install::start();

@@ -1,6 +1,8 @@
 //! A program beside an agent: in its workspace, environment and limits.
 
+use std::pin::pin;
 use std::process::Stdio;
+use std::time::Duration;
 
 use hostd_core::AgentRecord;
 use protocol::agent::Environment;
@@ -8,6 +10,7 @@ use protocol::error::{ErrorCode, WireError};
 use protocol::order::{Answer, OutputStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
+use tokio::sync::watch;
 
 use super::busy;
 use crate::agents::{environment_of, name_agent};
@@ -16,7 +19,11 @@ use crate::machine::Handle;
 
 pub(super) const OUTPUT_PIECE: usize = 64 << 10;
 /// Between two signs of life of a program that prints nothing.
-const SIGN_OF_LIFE: std::time::Duration = std::time::Duration::from_secs(60);
+const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+/// After a program's end its output is waited for so long in all: what it left behind may hold it open.
+const REST_WITHIN: Duration = Duration::from_millis(500);
+/// The most that a pipe holds, unless someone has made it larger.
+const REST_BYTES: usize = 1 << 20;
 
 pub(super) async fn exec(
     machine: &Handle,
@@ -36,14 +43,14 @@ pub(super) async fn exec(
             let _ = given.write_all(&stdin).await;
         }
     };
-    let ended = async {
+    let (over, is_over) = watch::channel(false);
+    let relays = async {
         tokio::join!(
-            feed,
-            relay(out, OutputStream::Stdout, replier),
-            relay(err, OutputStream::Stderr, replier)
+            relay(out, OutputStream::Stdout, is_over.clone(), replier),
+            relay(err, OutputStream::Stderr, is_over.clone(), replier)
         );
-        child.wait().await
     };
+    let ended = until_over(&mut child, over, feed, relays);
     let status = tokio::select! {
         status = ended => status.map_err(|error| failed(error.to_string()))?,
         never = signs_of_life(replier) => match never {},
@@ -120,16 +127,119 @@ pub(super) async fn signs_of_life(replier: &Replier) -> std::convert::Infallible
     }
 }
 
-async fn relay(source: Option<impl tokio::io::AsyncRead + Unpin>, stream: OutputStream, replier: &Replier) {
-    let Some(mut source) = source else { return };
-    let mut buffer = vec![0_u8; OUTPUT_PIECE];
-    loop {
-        match source.read(&mut buffer).await {
-            Ok(0) | Err(_) => return,
-            Ok(count) => {
-                let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-                replier.send(&Answer::Output { stream, bytes }).await;
+/// How the program ended, once its output is relayed. What it left behind may hold its output open for as long as it
+/// likes: from the program's end on the relays take what is there, see [`Rest`].
+pub(super) async fn until_over(
+    child: &mut Child,
+    over: watch::Sender<bool>,
+    feed: impl Future<Output = ()>,
+    relays: impl Future<Output = ()>,
+) -> std::io::Result<std::process::ExitStatus> {
+    let (mut feed, mut relays) = (pin!(feed), pin!(relays));
+    let (mut is_fed, mut is_relayed) = (false, false);
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status?,
+            () = &mut feed, if !is_fed => is_fed = true,
+            () = &mut relays, if !is_relayed => is_relayed = true,
+        }
+    };
+    over.send_replace(true);
+    if !is_relayed {
+        relays.await;
+    }
+    Ok(status)
+}
+
+/// Reads what a program prints; after its end no more than what it can have left unread.
+pub(super) struct Rest {
+    over: watch::Receiver<bool>,
+    waits: Duration,
+    bytes: usize,
+}
+
+impl Rest {
+    pub(super) fn new(over: watch::Receiver<bool>) -> Self {
+        Self { over, waits: REST_WITHIN, bytes: REST_BYTES }
+    }
+
+    /// How many bytes were read; none at the end.
+    pub(super) async fn read(
+        &mut self,
+        source: &mut (impl tokio::io::AsyncRead + Unpin),
+        buffer: &mut [u8],
+    ) -> usize {
+        if !*self.over.borrow() {
+            tokio::select! {
+                biased;
+                read = source.read(buffer) => return read.unwrap_or(0),
+                _ = self.over.wait_for(|over| *over) => {}
             }
+        }
+        let begun = tokio::time::Instant::now();
+        let read = tokio::time::timeout(self.waits, source.read(buffer)).await;
+        self.waits = self.waits.saturating_sub(begun.elapsed());
+        let count = if self.bytes == 0 { 0 } else { read.map_or(0, |read| read.unwrap_or(0)) };
+        self.bytes = self.bytes.saturating_sub(count);
+        count
+    }
+}
+
+async fn relay(
+    source: Option<impl tokio::io::AsyncRead + Unpin>,
+    stream: OutputStream,
+    over: watch::Receiver<bool>,
+    replier: &Replier,
+) {
+    let Some(mut source) = source else { return };
+    let (mut buffer, mut rest) = (vec![0_u8; OUTPUT_PIECE], Rest::new(over));
+    loop {
+        let count = rest.read(&mut source, &mut buffer).await;
+        if count == 0 {
+            return;
+        }
+        let bytes = buffer.get(..count).unwrap_or_default().to_vec();
+        replier.send(&Answer::Output { stream, bytes }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it has printed is whole, whatever its reader's pace; a child that holds its output open is not waited for.
+    #[tokio::test]
+    async fn a_program_is_over_with_its_own_end_and_not_with_that_of_what_it_left() {
+        for left in ["sleep 600 &", "while sleep 0.01; do echo more; done 2>/dev/null &"] {
+            let script = format!("{left} echo $! >&2; head -c 300000 /dev/zero; exit 4");
+            let mut child = tokio::process::Command::new("sh")
+                .args(["-c", &script])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+            let (over, is_over) = watch::channel(false);
+            let (mut zeros, mut pid) = (0, Vec::new());
+            let relays = async {
+                let (mut rest, mut buffer) = (Rest::new(is_over), vec![0; 4096]);
+                loop {
+                    let count = rest.read(&mut out, &mut buffer).await;
+                    if count == 0 {
+                        break;
+                    }
+                    zeros += buffer.iter().take(count).filter(|byte| **byte == 0).count();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                err.read_buf(&mut pid).await.unwrap();
+            };
+            let ended = until_over(&mut child, over, async {}, relays);
+            let status = tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap();
+            assert_eq!((status.code(), zeros), (Some(4), 300_000), "{left}");
+            let pid = String::from_utf8(pid).unwrap().trim().parse().unwrap();
+            let left = crate::sys::process::ProcessRef::of(pid).unwrap();
+            let Some(left) = left else { continue };
+            left.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
         }
     }
 }

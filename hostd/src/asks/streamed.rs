@@ -16,12 +16,12 @@ use protocol::error::{ErrorCode, WireError};
 use protocol::exec::{ExecInput, InputTaken};
 use protocol::ids::OrderId;
 use protocol::order::{Answer, OutputStream};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::busy;
-use super::exec::{OUTPUT_PIECE, launch, signs_of_life};
+use super::exec::{OUTPUT_PIECE, Rest, launch, signs_of_life, until_over};
 use crate::bus::Replier;
 use crate::machine::Handle;
 
@@ -120,13 +120,14 @@ pub(super) async fn open(
     // Kept out of what may be dropped before the program is ended: a closed input would look whole.
     let mut given = child.stdin.take();
     let room = talk.room();
-    let ended = async {
+    let (over, is_over) = watch::channel(false);
+    let relays = async {
         tokio::join!(
-            relay(out, OutputStream::Stdout, room, replier),
-            relay(err, OutputStream::Stderr, room, replier)
+            relay(out, OutputStream::Stdout, is_over.clone(), room, replier),
+            relay(err, OutputStream::Stderr, is_over.clone(), room, replier)
         );
-        child.wait().await
     };
+    let ended = until_over(&mut child, over, std::future::ready(()), relays);
     let status = tokio::select! {
         status = ended => Some(status),
         never = feed(&mut given, pieces_in) => match never {},
@@ -213,22 +214,22 @@ async fn take(given: &mut Option<ChildStdin>, taken: &mut u64, input: &ExecInput
 async fn relay(
     source: Option<impl AsyncRead + Unpin>,
     stream: OutputStream,
+    over: watch::Receiver<bool>,
     room: &Semaphore,
     replier: &Replier,
 ) {
     let Some(mut source) = source else { return };
-    let mut buffer = vec![0_u8; OUTPUT_PIECE];
+    let (mut buffer, mut rest) = (vec![0_u8; OUTPUT_PIECE], Rest::new(over));
     loop {
         // First the room, so that nothing is read that could not be sent: the program waits instead.
         let Ok(permit) = room.acquire().await else { return };
-        match source.read(&mut buffer).await {
-            Ok(0) | Err(_) => return,
-            Ok(count) => {
-                permit.forget();
-                let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-                replier.send(&Answer::Output { stream, bytes }).await;
-            }
+        let count = rest.read(&mut source, &mut buffer).await;
+        if count == 0 {
+            return;
         }
+        permit.forget();
+        let bytes = buffer.get(..count).unwrap_or_default().to_vec();
+        replier.send(&Answer::Output { stream, bytes }).await;
     }
 }
 

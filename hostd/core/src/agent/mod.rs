@@ -26,7 +26,7 @@ mod signals;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::agent::{End, EndCause, Phase, StartStep};
+use protocol::agent::{End, EndCause, Phase, Role, StartStep};
 use protocol::ids::Generation;
 use protocol::report::{Life, SessionFacts, Usage};
 use protocol::time::Timestamp;
@@ -40,6 +40,9 @@ use crate::record::{AgentRecord, Wanted};
 
 /// After the kill is sent, it is sent again at this pace until the agent is gone.
 const KILL_AGAIN_MS: u64 = 2_000;
+
+/// What the programs of a verification leave behind has so long to end by itself.
+const LEFT_BY_CHECKS_MS: u64 = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -352,6 +355,10 @@ impl Agent {
                 self.transcript_bytes = exit.transcript_bytes;
                 // Asked to stop: what the program left behind is not waited for.
                 if !self.record.stop_requested {
+                    // The programs of a verification have said all: what they left may end by itself, not hold it up.
+                    if self.record.spec.role == Role::Verify {
+                        self.kill_at = Some(now.after_ms(LEFT_BY_CHECKS_MS));
+                    }
                     return Vec::new();
                 }
                 self.kill_at = Some(now.after_ms(KILL_AGAIN_MS));

@@ -6,7 +6,7 @@ use crate::host::{
     stop_within,
 };
 use hostd_core::{Effect, ExitCause, ExitSeen, Found, Input, Removal, Stage, Wanted};
-use protocol::agent::{AgentSpec, EndCause, Phase, StartStep};
+use protocol::agent::{AgentSpec, EndCause, Phase, Role, StartStep};
 use protocol::event::Fact;
 use protocol::ids::{Fencing, Incarnation};
 use protocol::order::Discard;
@@ -241,6 +241,17 @@ fn an_agent_whose_descendants_live_is_not_ended() {
     assert!(told.draining && told.end.is_none() && told.phase == Phase::Running);
     assert_eq!(kinds(&bench.order(stop(1, 2))), ["save", "terminate", "report"]);
     assert_eq!(kinds(&bench.pass(GRACE_MS)), ["kill"]);
+}
+
+#[test]
+fn what_the_programs_of_a_verification_left_is_killed_after_a_while() {
+    let checks = AgentSpec { role: Role::Verify, ..spec() };
+    for (spec, wanted) in [(checks, vec!["kill"]), (spec(), vec![])] {
+        let mut bench = Bench::running_as(spec);
+        let effects = bench.give(Input::Exited { agent: agent_id(1), exit: exit(0) });
+        assert!(report(&effects).draining);
+        assert_eq!(kinds(&bench.pass(5_000)), wanted);
+    }
 }
 
 #[test]

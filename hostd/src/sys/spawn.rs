@@ -20,6 +20,8 @@ use tokio::process::{Child, Command};
 
 use super::process::ProcessRef;
 
+/// Signals 1 to 64 exist.
+const KERNEL_SIGNALS: usize = 64;
 /// Longest line taken from the ready pipe.
 const READY_LINE_BYTES: u64 = 64 * 1024;
 
@@ -144,7 +146,8 @@ pub fn join_groups(
     Ok(())
 }
 
-/// The child: own session, joined to the groups, nothing inherited but stdio and `keep`.
+/// The child: own session, joined to the groups, nothing inherited but stdio and `keep`. Signals that whoever started
+/// hostd ignores act on it as on a program of a login.
 pub(super) fn prepare_child(
     command: &mut Command,
     procs: &[PathBuf],
@@ -156,6 +159,7 @@ pub(super) fn prepare_child(
     let groups = procs.iter().map(open).collect::<Result<Vec<File>, _>>()?;
     let in_child = move || {
         nix::unistd::setsid()?;
+        default_signals();
         for mut group in &groups {
             // "0" is the writer itself, so no pid is formatted between fork and exec.
             group.write_all(b"0")?;
@@ -171,10 +175,23 @@ pub(super) fn prepare_child(
 
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn run_before_exec(command: &mut Command, in_child: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: what is passed here only makes system calls (setsid, write, getrlimit, setrlimit,
+    // SAFETY: what is passed here only makes system calls (setsid, rt_sigaction, write, getrlimit, setrlimit,
     // close_range, fcntl, setgroups, setgid, setuid) on values made before the fork; it takes no lock and allocates nothing
     // unless a call fails, and then only the error number is carried.
     unsafe { command.pre_exec(in_child) };
+}
+
+/// What is ignored would stay so in all that is started; the standard library resets the mask and `SIGPIPE` alone.
+#[expect(unsafe_code, reason = "glibc's own calls leave out the two signals it uses for threads")]
+fn default_signals() {
+    // A kernel sigaction of zeros is SIG_DFL without flags or mask, on every architecture; it has at most 32 bytes.
+    let default = [0_u64; 4];
+    for signal in 1..=KERNEL_SIGNALS {
+        let (no_old, mask_bytes) = (std::ptr::null_mut::<u64>(), KERNEL_SIGNALS / 8);
+        // SAFETY: SIG_DFL runs no handler; the pointer is to a live local of the size that is read. SIGKILL and
+        // SIGSTOP are refused, which changes nothing.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, mask_bytes) };
+    }
 }
 
 fn raise_descriptor_limit(most: u64) -> io::Result<()> {
@@ -201,4 +218,27 @@ fn close_all_on_exec(keep: Option<RawFd>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_that_hostd_ignores_is_not_ignored_by_what_it_starts() {
+        use nix::sys::signal::{SigHandler, Signal, signal};
+        let ignored = |text: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        #[expect(unsafe_code, reason = "signal(2)")]
+        // SAFETY: no handler is set.
+        unsafe { signal(Signal::SIGUSR1, SigHandler::SigIgn) }.unwrap();
+        assert_ne!(ignored(&std::fs::read_to_string("/proc/self/status").unwrap()), 0);
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status");
+        join_groups(&mut command, &[], None).unwrap();
+        let said = command.output().await.unwrap().stdout;
+        assert_eq!(ignored(&String::from_utf8(said).unwrap()), 0);
+    }
 }

@@ -88,6 +88,7 @@ async fn agents(tmux: &Tmux) -> BTreeMap<String, (Shard, String)> {
                 }
             }
             ShardState::Absent => {}
+            ShardState::Silent => panic!("it is silent"),
             ShardState::Unknown(reason) => panic!("{reason}"),
         }
     }
@@ -338,4 +339,44 @@ async fn a_tmux_upgraded_under_a_living_server_is_spoken_to_by_the_servers_own_b
     assert_eq!(agents(&upgraded).await.len(), 2);
     assert!(upgraded.kill_session("a1").await.unwrap());
     assert_eq!(upgraded.server_processes().await.unwrap(), servers);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_replaced_and_makes_nobody_wait_in_line() {
+    let case = Case::new();
+    let tmux = case.open().await;
+    let at = tmux.ensure_session(&case.spec("a1", "label")).await.unwrap();
+    let server = tmux.server_processes().await.unwrap()[&at.shard];
+    server.signal(Signal::SIGSTOP).unwrap();
+    let ended = async { tokio::time::timeout(Duration::from_secs(60), tmux.server_ended(at.shard)).await };
+    let meanwhile = async {
+        // Once it is known to be silent: many ask, and nobody waits for more than a call's own limit.
+        let mut calls = 0_u32;
+        while server.is_alive().unwrap() {
+            let begun = Instant::now();
+            let known = tmux.ensure_session(&case.spec("a1", "label")).await.is_err();
+            assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+            calls += u32::from(known);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        calls
+    };
+    let (heard, calls) = tokio::join!(ended, meanwhile);
+    heard.unwrap().unwrap();
+    assert!(calls > 20, "{calls} calls were answered while it was silent");
+    tmux.ensure_session(&case.spec("a1", "label")).await.unwrap();
+    assert_eq!(agents(&tmux).await.len(), 1);
+    assert_ne!(tmux.server_processes().await.unwrap()[&at.shard], server);
+}
+
+#[tokio::test]
+async fn servers_that_hang_are_ended_too_when_all_stop() {
+    let case = Case::new();
+    let tmux = case.open().await;
+    tmux.ensure_session(&case.spec("a1", "label")).await.unwrap();
+    let server = tmux.server_processes().await.unwrap()[&0];
+    server.signal(Signal::SIGSTOP).unwrap();
+    let stopped = tokio::time::timeout(Duration::from_secs(20), tmux.stop_servers()).await;
+    stopped.unwrap().unwrap();
+    assert!(!server.is_alive().unwrap());
 }

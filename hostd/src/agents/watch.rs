@@ -152,8 +152,11 @@ async fn listen(machine: &Handle, watched: &Watched, exited: &mut bool) -> Resul
             Event::Exited(_) => {}
             Event::Drained(_) => return Ok(()),
             Event::Degraded { what } => {
-                let degraded = !what.is_empty();
-                machine.tell(Input::Degraded { agent, what: "transcript-stalled", degraded }).await;
+                // As the shim says it: what it cannot write, and what someone did to the file.
+                let is_damage = |line: &String| line.contains("by someone");
+                let (damaged, stalled) = (what.iter().any(is_damage), !what.iter().all(is_damage));
+                machine.tell(Input::Degraded { agent, what: "transcript-stalled", degraded: stalled }).await;
+                machine.tell(Input::Degraded { agent, what: "transcript-damaged", degraded: damaged }).await;
             }
         }
     }

@@ -20,13 +20,13 @@ pub(super) async fn read(
     record: Option<&AgentRecord>,
 ) -> Result<Answer, WireError> {
     let ended = record.is_some_and(|record| record.end.is_some());
-    let path = machine.folders.transcript(agent);
+    let folders = machine.folders.clone();
     let max = usize::try_from(max).unwrap_or(PIECE).min(PIECE);
     let read = tokio::task::spawn_blocking(move || -> std::io::Result<(Vec<u8>, u64)> {
-        let file = match std::fs::File::open(&path) {
-            Ok(file) => file,
+        let file = match folders.open_transcript(agent) {
+            Ok(Some(file)) => file,
             // Not started yet, or its start failed: nothing was printed.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+            Ok(None) => return Ok((Vec::new(), 0)),
             Err(error) => return Err(error),
         };
         let length = file.metadata()?.len();

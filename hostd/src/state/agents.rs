@@ -61,6 +61,22 @@ impl AgentFolders {
         if live.exists() { live } else { self.archived(agent).join(protocol::shim::file::OUTPUT) }
     }
 
+    /// The transcript, wherever it is; `None` where there is none. A removal may move it between two looks, so the place
+    /// it moves to is looked at after the one it comes from.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open_transcript(&self, agent: AgentId) -> std::io::Result<Option<std::fs::File>> {
+        for folder in [self.agent(agent), self.archived(agent)] {
+            match std::fs::File::open(folder.join(protocol::shim::file::OUTPUT)) {
+                Ok(file) => return Ok(Some(file)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
     /// The record as it was saved last.
     ///
     /// # Errors

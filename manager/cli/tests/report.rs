@@ -166,7 +166,7 @@ fn fetch(agent_id: AgentId) -> Fetched {
         return Fetched::Missing("its host is lost".into());
     }
     let text = if agent_id == agent(20) { HOSTILE.to_owned() } else { format!("output of {agent_id}\n") };
-    Fetched::Bytes { bytes: text.into_bytes(), missing: 0 }
+    Fetched::Bytes { bytes: text.into_bytes(), missing: 0, unredacted: None }
 }
 
 #[test]

@@ -139,7 +139,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     });
     tasks.spawn(keeper.keep(stopped.clone()));
     tasks.spawn(retention::keep(driver.clone(), Arc::clone(&blobs), clock.clone(), stopped.clone()));
-    let rpc = Rpc { hosts: hosts.clone(), blobs: Arc::clone(&blobs), secrets };
+    let rpc = Rpc { hosts: hosts.clone(), blobs: Arc::clone(&blobs), secrets: secrets.clone() };
     tasks.spawn(rpc.serve(bus.host_requests().await?, stopped.clone()));
     if let Some(command) = options.supervise.clone() {
         tasks.spawn(parts::keep_supervisor(layout.clone(), command, stopped.clone()));
@@ -147,7 +147,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let facts = Arc::new(ShellFacts { build: BUILD.to_owned(), started_at: clock.now() });
     let (ends, ends_in) = stream::exec::ends();
     tasks.spawn(stream::exec::end_all(hosts.clone(), ends_in));
-    let answerer = Answerer { hosts, store: store.clone(), blobs, facts, ends, hooks };
+    let answerer = Answerer { hosts, store: store.clone(), blobs, facts, ends, hooks, secrets };
     let server = Server::listen(&layout.manager_socket())?;
     tracing::info!(fencing = fencing.0, records = record_count, reports = report_count, "manager ready");
 

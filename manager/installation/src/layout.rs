@@ -154,6 +154,11 @@ impl Layout {
         self.home.join("host")
     }
 
+    /// Sockets of the tmux servers that show agents to people.
+    pub fn viewers(&self) -> PathBuf {
+        self.host().join("tmux")
+    }
+
     pub fn host_creds(&self) -> PathBuf {
         self.host().join("hostd.creds")
     }

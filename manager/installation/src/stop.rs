@@ -2,6 +2,7 @@
 //! their shims; who wants them stopped orders that before.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -50,6 +51,8 @@ pub enum DownError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DownReport {
     pub ended: Vec<Ended>,
+    /// Of what no agent needs any more, once none lives: servers of terminals and mounts that are still there.
+    pub left: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +96,30 @@ pub fn down(layout: &Layout) -> Result<DownReport, DownError> {
             })),
         }
     }
-    Ok(DownReport { ended })
+    let left = left(layout);
+    Ok(DownReport { ended, left })
+}
+
+/// Mounts below the host's folder and servers of terminals, which are there as long as agents live.
+fn left(layout: &Layout) -> Vec<String> {
+    let mut left = Vec::new();
+    let host = layout.host().canonicalize().unwrap_or_else(|_| layout.host());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Field 5 is the mount point, with blanks as octal (proc_pid_mountinfo(5)).
+    let points =
+        mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(|point| point.replace("\\040", " "));
+    left.extend(
+        points.filter(|point| Path::new(point).starts_with(&host)).map(|point| format!("mount {point}")),
+    );
+    let viewers = host.join("tmux");
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let is_there = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == viewers);
+        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if is_there && name.starts_with("tmux: server") {
+            left.push(format!("tmux server (process {})", entry.file_name().to_string_lossy()));
+        }
+    }
+    left
 }
 
 /// It takes away what ended agents have on the machine: one that has just died comes back first, if it does soon.

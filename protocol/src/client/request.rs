@@ -176,6 +176,9 @@ pub enum Query {
         target: Target,
         from: LogStart,
         follow: bool,
+        /// Without the sealed values of its environment; refused where those are not known.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        redact: bool,
     },
     /// Events as items: those since `since`, then, with `follow`, as they come.
     Events {

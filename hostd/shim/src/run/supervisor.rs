@@ -361,8 +361,10 @@ impl Supervisor {
         if trouble.is_some() {
             self.retry_at = Some(facts::boottime_ms() + RETRY_MS);
         }
-        if trouble != self.degraded.output {
+        let damage = self.output.take_damage();
+        if trouble != self.degraded.output || damage.is_some() {
             self.degraded.output = trouble;
+            self.degraded.lasting.extend(damage);
             self.tell_degraded();
         }
     }

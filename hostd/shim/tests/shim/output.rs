@@ -103,3 +103,30 @@ fn a_full_disk_makes_the_program_wait_and_loses_nothing() {
     assert_eq!(agent.ended().code, Some(6));
     assert!(agent.output() == bytes);
 }
+
+#[test]
+fn every_byte_stays_at_its_place_when_the_file_is_cut_short_or_taken_away() {
+    let wait = |name: &str| format!("while ! [ -e {name} ]; do sleep 0.02; done; echo {name}");
+    let script = format!("stty -onlcr; seq 1000 1999; {}; {}; {}", wait("cut"), wait("gone"), wait("end"));
+    let mut agent = Agent::started(&shell(&script));
+    agent.wait_for_output("1999\n");
+    let file = agent.path("out.raw");
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(1_000).unwrap();
+    std::fs::write(agent.path("cut"), "").unwrap();
+    wait_until("it goes on after the cut", || agent.output().ends_with(b"cut\n"));
+    let after = agent.output();
+    assert_eq!(after.len(), 5_004);
+    let told = String::from_utf8_lossy(&after);
+    assert!(
+        told.starts_with("1000\n") && told.contains("[4000 bytes of this transcript were removed"),
+        "{told}"
+    );
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(agent.path("gone"), "").unwrap();
+    wait_until("it is put back", || file.exists() && agent.output().ends_with(b"cut\ngone\n"));
+    assert_eq!(agent.output().get(..5_004).unwrap(), after);
+    let degraded = agent.connect().status().degraded.join("; ");
+    assert!(degraded.contains("removed by someone") && degraded.contains("put back"), "{degraded}");
+    std::fs::write(agent.path("end"), "").unwrap();
+    assert_eq!(agent.ended().out_len, 5_004 + 9);
+}

@@ -6,6 +6,7 @@
 
 mod format;
 mod server;
+mod silent;
 mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ pub use server::{Shard, ShardState};
 use crate::sys::process::ProcessRef;
 use format::{OLDEST, is_agent_id, parse_version, quote, shown_label};
 use server::{Servers, complaint, socket_name};
+use silent::Silence;
 
 /// Sessions of one server: the cost of a line grows with the panes of its server, and so does what a
 /// crash takes away.
@@ -99,6 +101,8 @@ pub struct Tmux {
     placed: Mutex<BTreeMap<String, Shard>>,
     /// Servers that did not answer last time; nothing new is placed there.
     unwell: Mutex<BTreeSet<Shard>>,
+    /// Servers that do not answer, and when each was last looked at.
+    silence: Silence,
     /// Held over a look and the change that follows from it.
     changing: Mutex<BTreeMap<Shard, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -117,7 +121,8 @@ impl Tmux {
         }
         write_config(servers.dir())?;
         let (placed, unwell, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let tmux = Self { servers, shim, placed, unwell, changing };
+        let silence = Silence::default();
+        let tmux = Self { servers, shim, placed, unwell, silence, changing };
         for (shard, state) in tmux.list().await? {
             if let ShardState::Running(sessions) = state {
                 let mut placed = lock(&tmux.placed);
@@ -152,6 +157,7 @@ impl Tmux {
             if !server.is_some_and(|server| server.is_alive().unwrap_or(true)) {
                 return Ok(());
             }
+            self.probe_if_due(shard).await;
         }
     }
 
@@ -196,9 +202,10 @@ impl Tmux {
     /// Shows another label in the session of exactly this agent, if it has one.
     pub async fn rename(&self, agent: &str, label: &str) -> Result<(), TmuxError> {
         let Some(shard) = lock(&self.placed).get(agent).copied() else { return Ok(()) };
+        self.refuse_silent(shard)?;
         let guard = self.guard(shard);
         let _changing = guard.lock().await;
-        let ShardState::Running(sessions) = self.servers.look(shard).await else { return Ok(()) };
+        let ShardState::Running(sessions) = self.look(shard).await else { return Ok(()) };
         let Some(session) = sessions.iter().find(|session| session.agent == agent) else { return Ok(()) };
         let label = quote(&shown_label(label)).unwrap_or_default();
         let id = &session.session_id;
@@ -233,17 +240,12 @@ impl Tmux {
 
     /// Ends every server of this folder and with it all views; the agents go on.
     pub async fn stop_servers(&self) -> Result<(), TmuxError> {
-        for (shard, server) in self.servers.running().await? {
-            let guard = self.guard(shard);
-            let _changing = guard.lock().await;
-            // SIGTERM is a server's own way to leave, and needs neither socket nor a matching version.
-            let stop = |source| TmuxError::Io { action: "end a tmux server", source };
-            if server.signal(nix::sys::signal::Signal::SIGTERM).map_err(stop)? {
-                server.ended().await.map_err(stop)?;
-            }
-        }
+        // At once and without a turn: a call to one that hangs is over when it is gone.
+        let ended =
+            join_all(self.servers.running().await?.into_values().map(|server| self.servers.end(server)))
+                .await;
         lock(&self.placed).clear();
-        Ok(())
+        ended.into_iter().collect()
     }
 
     /// The server of an agent: where it is already, else the first with room.
@@ -275,6 +277,7 @@ impl Tmux {
         shard: Shard,
         specs: &[&SessionSpec],
     ) -> Result<(Vec<Session>, String), TmuxError> {
+        self.refuse_silent(shard)?;
         let guard = self.guard(shard);
         let _changing = guard.lock().await;
         if self.servers.dir().try_exists().is_ok_and(|exists| !exists) {
@@ -282,9 +285,10 @@ impl Tmux {
             write_config(self.servers.dir())?;
         }
         let unknown = |reason| TmuxError::Unknown { shard, reason };
-        let (sessions, is_running) = match self.servers.look(shard).await {
+        let (sessions, is_running) = match self.look(shard).await {
             ShardState::Running(sessions) => (sessions, true),
             ShardState::Absent => (Vec::new(), false),
+            ShardState::Silent => return Err(silence(shard)),
             ShardState::Unknown(reason) => return Err(unknown(reason)),
         };
         let mut commands = String::new();
@@ -314,6 +318,7 @@ impl Tmux {
         match self.servers.look(shard).await {
             ShardState::Running(sessions) => Ok((sessions, complaint(&output))),
             ShardState::Absent => Err(unknown(format!("it ended at once: {}", complaint(&output)))),
+            ShardState::Silent => Err(silence(shard)),
             ShardState::Unknown(reason) => Err(unknown(reason)),
         }
     }
@@ -349,11 +354,13 @@ impl Tmux {
     }
 
     async fn kill_on(&self, shard: Shard, agent: &str) -> Result<bool, TmuxError> {
+        self.refuse_silent(shard)?;
         let guard = self.guard(shard);
         let _changing = guard.lock().await;
-        let sessions = match self.servers.look(shard).await {
+        let sessions = match self.look(shard).await {
             ShardState::Running(sessions) => sessions,
             ShardState::Absent => return Ok(false),
+            ShardState::Silent => return Err(silence(shard)),
             ShardState::Unknown(reason) => return Err(TmuxError::Unknown { shard, reason }),
         };
         let mut killed = false;
@@ -390,6 +397,10 @@ impl TmuxError {
             }
         }
     }
+}
+
+fn silence(shard: Shard) -> TmuxError {
+    TmuxError::Unknown { shard, reason: TmuxError::Silent.to_string() }
 }
 
 fn text_of(path: &Path) -> Result<&str, TmuxError> {

@@ -24,6 +24,8 @@ use crate::sys::spawn::prepare_child;
 
 /// Limit of one tmux call; a healthy server answers in milliseconds.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// How long a server is given to end, by each of two signals.
+const END_LIMIT: Duration = Duration::from_secs(3);
 /// How long a server is given to make its socket again.
 const SOCKET_LIMIT: Duration = Duration::from_secs(2);
 const SOCKET_LOOK: Duration = Duration::from_millis(5);
@@ -39,6 +41,8 @@ pub enum ShardState {
     Running(Vec<Session>),
     /// Proven: no server has this socket.
     Absent,
+    /// It is there and has not answered in time.
+    Silent,
     Unknown(String),
 }
 
@@ -121,6 +125,7 @@ impl Servers {
                 Ok(false) => return ShardState::Absent,
                 Err(reason) => return ShardState::Unknown(reason),
             },
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return ShardState::Silent,
             Err(error) => return ShardState::Unknown(format!("its socket cannot be reached: {error}")),
         }
         match self.call(shard, &["list-sessions", "-F", SESSIONS]).await {
@@ -128,8 +133,24 @@ impl Servers {
                 ShardState::Running(parse_sessions(&String::from_utf8_lossy(&output.stdout)))
             }
             Ok(output) => ShardState::Unknown(complaint(&output)),
+            Err(TmuxError::Silent) => ShardState::Silent,
             Err(error) => ShardState::Unknown(error.to_string()),
         }
+    }
+
+    /// Ends a server, by its own way to leave where it still listens, and waits until it is gone.
+    pub(super) async fn end(&self, server: ProcessRef) -> Result<(), TmuxError> {
+        let stop = |source| TmuxError::Io { action: "end a tmux server", source };
+        // SIGTERM needs neither socket nor a matching version; a server that hangs does not hear it.
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            if !server.signal(signal).map_err(stop)? {
+                return Ok(());
+            }
+            if let Ok(ended) = timeout(END_LIMIT, server.ended()).await {
+                return ended.map_err(stop);
+            }
+        }
+        Err(stop(io::ErrorKind::TimedOut.into()))
     }
 
     /// The server, if it lives, makes its socket again; `false` when there is no server.

@@ -176,7 +176,7 @@ pub struct Change {
 pub struct Events {
     #[arg(value_name = "AGENT")]
     pub targets: Vec<String>,
-    /// From then on: a duration ago (10m) or a date (2026-01-31T12:00:00Z)
+    /// From then on: a duration ago (10m) or a date (2026-01-31, 2026-01-31T12:00:00+01:00), in UTC unless it has an offset
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// Go on as they come, over restarts too

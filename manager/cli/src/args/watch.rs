@@ -76,7 +76,7 @@ pub enum TopSort {
 pub struct Logs {
     #[command(flatten)]
     pub agents: Targets,
-    /// The bytes as they were printed, escape sequences too
+    /// The bytes as they were printed, escape sequences too; else lines of text, with -o json or jsonl an object each
     #[arg(long, conflicts_with = "grep")]
     pub raw: bool,
     /// Go on as it prints
@@ -88,7 +88,7 @@ pub struct Logs {
     /// From this byte on
     #[arg(long, value_name = "OFFSET")]
     pub from: Option<u64>,
-    /// What was printed since: a duration ago (10m) or a date; some seconds more may be shown, never less
+    /// What was printed since: a duration ago (10m) or a date, in UTC unless it has an offset; some seconds more may be shown, never less
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "tail"])]
     pub since: Option<String>,
     /// Only lines, without their escape sequences, that this regular expression fits

@@ -154,7 +154,9 @@ fn show(c: char, safe: &mut String) {
 /// Marks that reorder, hide or smuggle text.
 fn is_invisible(c: char) -> bool {
     matches!(c,
-        '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{3164}' | '\u{ffa0}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0100}'..='\u{e01ef}'
+        | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
         | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
@@ -243,6 +245,7 @@ mod tests {
             (b"\x07\x08\x0ea\tb", "^Na\tb"),
             ("名前 naïve 🎉".as_bytes(), "名前 naïve 🎉"),
             ("a\u{202e}b".as_bytes(), "a<U+202E>b"),
+            ("a\u{61c}\u{ad}b".as_bytes(), "a<U+061C><U+00AD>b"),
         ] {
             assert_eq!(safe_text(raw), safe, "{raw:?}");
         }

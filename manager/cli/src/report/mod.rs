@@ -24,6 +24,8 @@ pub enum Fetched {
         bytes: Vec<u8>,
         /// Bytes before or between these that are no longer kept.
         missing: u64,
+        /// Why sealed values may be in it: then no page shows any of it.
+        unredacted: Option<String>,
     },
     /// Why there is none.
     Missing(String),
@@ -126,7 +128,7 @@ impl Writer {
                     tail: String::new(),
                 }))
             }
-            Fetched::Bytes { bytes, missing: missing_bytes } => {
+            Fetched::Bytes { bytes, missing: missing_bytes, unredacted } => {
                 let file = format!("{TRANSCRIPTS}/{stem}.log");
                 self.put(&self.folder.join(&file), &bytes)?;
                 Ok(Some(TranscriptFile {
@@ -134,7 +136,7 @@ impl Writer {
                     bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
                     missing_bytes,
                     unavailable: None,
-                    tail: tail::of(&bytes),
+                    tail: unredacted.map_or_else(|| tail::of(&bytes), |why| format!("[redacted: {why}]")),
                 }))
             }
         }

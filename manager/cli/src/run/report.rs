@@ -47,12 +47,23 @@ pub fn run(context: &Context, args: &Report) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// All that an agent printed, or why it cannot be had.
+/// All that an agent printed without sealed values, or why it cannot be had.
 fn transcript(client: &mut Client, agent: AgentId) -> Fetched {
+    match fetch(client, agent, true) {
+        // Its values are not kept any more, so they cannot be looked for.
+        Fetched::Missing(why) => match fetch(client, agent, false) {
+            Fetched::Bytes { bytes, missing, .. } => Fetched::Bytes { bytes, missing, unredacted: Some(why) },
+            missing @ Fetched::Missing(_) => missing,
+        },
+        fetched @ Fetched::Bytes { .. } => fetched,
+    }
+}
+
+fn fetch(client: &mut Client, agent: AgentId, redact: bool) -> Fetched {
     let mut place = Transcript::starting_at(Some(0));
     let mut bytes = Vec::new();
     let mut missing = 0_u64;
-    let request = Query::Logs { target: agent.to_string(), from: LogStart::Offset(0), follow: false };
+    let request = Query::Logs { target: agent.to_string(), from: LogStart::Offset(0), follow: false, redact };
     let end = client.stream(&request, &Limits::default(), |item| {
         if let Item::Log { offset, bytes: came } = item {
             let piece = place.take(offset, &came);
@@ -62,7 +73,7 @@ fn transcript(client: &mut Client, agent: AgentId) -> Fetched {
         Ok(Flow::More)
     });
     match end {
-        Ok(StreamEnd::Reply(_)) => Fetched::Bytes { bytes, missing },
+        Ok(StreamEnd::Reply(_)) => Fetched::Bytes { bytes, missing, unredacted: None },
         Ok(_) => Fetched::Missing("its transcript ended early".to_owned()),
         Err(failure) => {
             let why = failure.rendered(false).unwrap_or_default();

@@ -58,11 +58,21 @@ pub fn down(context: &Context, disable: bool, stop_agents: bool) -> Result<u8, F
             false => format!("stopped {}{goes_on}", names.join(", ")),
         }))?;
     }
+    // With agents that go on, their terminals and workspaces do.
+    if stop_agents && !report.left.is_empty() {
+        for left in &report.left {
+            say(&safe_line(&format!("error: left on this machine: {left}")));
+        }
+        say(
+            "  try: phalanx up, then phalanx down --stop-agents; a process that uses a folder keeps its mount",
+        );
+    }
+    let code = if stop_agents && !report.left.is_empty() { exit::FAILED } else { exit::OK };
     if disable {
         boot::disable(context, &mut out)?;
     } else {
         boot::will_start(context, &mut out)?;
     }
     out.done()?;
-    Ok(exit::OK)
+    if code == exit::OK { Ok(code) } else { Err(Failure::Told(code)) }
 }

@@ -2,10 +2,14 @@
 
 use regex::Regex;
 
+use super::super::output::sanitise::safe_json;
+
 /// A longer line is shown in pieces of this size, so that none fills the memory.
 const LINE_LIMIT: usize = 1 << 20;
 
 pub struct Lines {
+    /// Whose lines they are, where each is an object.
+    json: Option<String>,
     before: String,
     pattern: Option<Regex>,
     /// A line whose end has not come.
@@ -14,12 +18,17 @@ pub struct Lines {
 
 impl Lines {
     pub fn new(before: String, pattern: Option<Regex>) -> Self {
-        Self { before, pattern, open: String::new() }
+        Self { json: None, before, pattern, open: String::new() }
+    }
+
+    /// Each line as an object with the name of its agent.
+    pub fn json(agent: String, pattern: Option<Regex>) -> Self {
+        Self { json: Some(agent), before: String::new(), pattern, open: String::new() }
     }
 
     /// What is to be shown of more text. Without a name and a pattern that is all of it, at once.
     pub fn push(&mut self, text: &str, shown: &mut String) {
-        if self.before.is_empty() && self.pattern.is_none() {
+        if self.before.is_empty() && self.pattern.is_none() && self.json.is_none() {
             shown.push_str(text);
             return;
         }
@@ -42,8 +51,16 @@ impl Lines {
         let line = std::mem::take(&mut self.open);
         let line = line.strip_suffix('\n').unwrap_or(&line);
         if self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(line)) {
-            shown.push_str(&self.before);
-            shown.push_str(line);
+            match &self.json {
+                Some(agent) => {
+                    let object = serde_json::json!({ "agent": agent, "text": line });
+                    shown.push_str(&safe_json(&object.to_string()));
+                }
+                None => {
+                    shown.push_str(&self.before);
+                    shown.push_str(line);
+                }
+            }
             shown.push('\n');
         }
     }
@@ -67,6 +84,19 @@ mod tests {
         assert_eq!(shown("a  ", None, &["on", "e\ntw", "o\n\nthree"]), "a  one\na  two\na  \na  three\n");
         assert_eq!(shown("", Some("^t"), &["on", "e\ntw", "o\nthree"]), "two\nthree\n");
         assert_eq!(shown("", None, &["no ", "end"]), "no end");
+    }
+
+    #[test]
+    fn as_json_each_line_is_an_object() {
+        let mut lines = Lines::json("a".to_owned(), None);
+        let mut shown = String::new();
+        lines.push("one \"x\"\ntw", &mut shown);
+        lines.push("o", &mut shown);
+        lines.finish(&mut shown);
+        let objects: Vec<serde_json::Value> =
+            shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(objects[0], serde_json::json!({ "agent": "a", "text": "one \"x\"" }));
+        assert_eq!(objects[1]["text"], "two");
     }
 
     #[test]

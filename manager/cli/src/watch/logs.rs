@@ -29,11 +29,20 @@ pub fn run(context: &Context, args: &Logs) -> Result<u8, Failure> {
         let said = error.to_string();
         Failure::usage(format!("--grep: {}", said.lines().last().unwrap_or("it is no regular expression")))
     })?;
+    let as_json = context.format.is_json();
+    if as_json && args.raw {
+        return Err(Failure::usage(
+            "--raw is the bytes as they are; with -o json or jsonl each line is an object",
+        ));
+    }
     let mut client = context.client()?;
     if let ([target], true) = (args.agents.targets.as_slice(), args.agents.labels.is_empty()) {
         let from = start(args, None)?;
         let mut out = Stdout::default();
-        let lines = (!args.raw).then(|| Lines::new(String::new(), pattern));
+        let lines = match as_json {
+            true => Some(Lines::json(select::one(&mut client, target)?.name, pattern)),
+            false => (!args.raw).then(|| Lines::new(String::new(), pattern)),
+        };
         read(&mut client, target, from, args.follow, lines, &mut |bytes| {
             out.bytes(bytes)?;
             if args.follow { out.flush() } else { Ok(()) }
@@ -51,8 +60,10 @@ pub fn run(context: &Context, args: &Logs) -> Result<u8, Failure> {
     };
     let from = start(args, Some(TAIL_OF_SEVERAL))?;
     let width = views.iter().map(|view| safe_line(&view.name).chars().count()).max().unwrap_or(0);
-    let lines =
-        |view: &AgentView| Lines::new(format!("{:<width$}  ", safe_line(&view.name)), pattern.clone());
+    let lines = |view: &AgentView| match as_json {
+        true => Lines::json(view.name.clone(), pattern.clone()),
+        false => Lines::new(format!("{:<width$}  ", safe_line(&view.name)), pattern.clone()),
+    };
     let mut out = Stdout::default();
     if args.follow {
         follow(context, &views, from, lines, &mut out)?;
@@ -149,13 +160,18 @@ fn read(
         LogStart::Tail(_) | LogStart::Since(_) => None,
     });
     let mut sanitiser = Sanitiser::default();
-    let request = Query::Logs { target: target.to_owned(), from, follow };
+    let (mut begin, mut line_ends, mut is_open) = (None, 0_u64, false);
+    let request = Query::Logs { target: target.to_owned(), from, follow, redact: false };
     let end = client.stream(&request, &Limits::default(), |item| {
         let Item::Log { offset, bytes } = item else { return Ok(Flow::More) };
         let piece = transcript.take(offset, &bytes);
         if piece.missing > 0 {
             say(&format!("[{} bytes from {} on are no longer kept]", piece.missing, offset - piece.missing));
         }
+        begin = begin.or(Some(offset));
+        let ends = piece.bytes.iter().filter(|byte| **byte == b'\n').count();
+        line_ends = line_ends.saturating_add(u64::try_from(ends).unwrap_or(0));
+        is_open = piece.bytes.last().map_or(is_open, |byte| *byte != b'\n');
         match &mut lines {
             None => show(piece.bytes)?,
             Some(lines) => {
@@ -175,6 +191,14 @@ fn read(
         lines.push(&rest, &mut shown);
         lines.finish(&mut shown);
         show(shown.as_bytes())?;
+    }
+    // The manager looks back so far for their beginning, and no further.
+    if let (LogStart::Tail(wanted), Some(begin @ 1..)) = (from, begin)
+        && line_ends.saturating_add(u64::from(is_open)) < wanted
+    {
+        say(&format!(
+            "[the first line is cut: it begins before byte {begin}; phalanx logs --from 0 shows all]"
+        ));
     }
     match end {
         StreamEnd::Reply(Reply::Done) => Ok(()),

@@ -174,6 +174,7 @@ pub(super) fn no_place(waiting: &Waiting) -> WireError {
         | Waiting::Backoff { .. }
         | Waiting::Unknown => ErrorCode::Unavailable,
     };
-    let (why, remedy) = crate::view::waiting_words(waiting);
+    // A new agent is never tried again later, so no time is told.
+    let (why, remedy) = crate::view::waiting_words(Timestamp::default(), waiting);
     WireError::new(code, why).hint(remedy)
 }

@@ -12,7 +12,7 @@ use crate::record::{Landing, Wanted};
 use crate::view::doing::{live_words, work_words};
 
 /// What a waiting task waits for, and what a person can do about it.
-pub(crate) fn waiting_words(waiting: &Waiting) -> (String, &'static str) {
+pub(crate) fn waiting_words(now: Timestamp, waiting: &Waiting) -> (String, &'static str) {
     match waiting {
         Waiting::Turn { ahead: 0 } => (String::from("it is next"), ""),
         Waiting::Turn { ahead } => (format!("{ahead} tasks go before it"), ""),
@@ -20,7 +20,9 @@ pub(crate) fn waiting_words(waiting: &Waiting) -> (String, &'static str) {
             let names: Vec<&str> = on.iter().map(Name::as_str).collect();
             (format!("it waits for {} to be accepted", names.join(", ")), "")
         }
-        Waiting::Backoff { until } => (format!("it is tried again at {} (ms since 1970)", until.0), ""),
+        Waiting::Backoff { until } => {
+            (format!("it is tried again in {} s", until.ms_since(now).div_ceil(1_000)), "")
+        }
         Waiting::RunCap { cap } => {
             (format!("the run may have {cap} live at once, and has"), "raise --max-parallel of the next run")
         }
@@ -215,7 +217,7 @@ fn task_reason(now: Timestamp, view: &TaskView) -> Reason {
     let failed;
     let (why, remedy) = match (view.state, &view.waiting) {
         (TaskState::Queued, Some(waiting)) => {
-            let (words, remedy) = waiting_words(waiting);
+            let (words, remedy) = waiting_words(now, waiting);
             let after =
                 if view.reason.is_empty() { String::new() } else { format!(" (after: {})", view.reason) };
             (format!("{words}{after}"), remedy)

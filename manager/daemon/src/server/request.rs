@@ -15,6 +15,7 @@ use crate::blobs::Blobs;
 use crate::hosts::{GIT, Hosts};
 use crate::notify::Hooks;
 use crate::queries::{self, ShellFacts};
+use crate::secrets::Secrets;
 use crate::store::Store;
 use crate::stream;
 
@@ -37,6 +38,7 @@ pub struct Answerer {
     pub facts: Arc<ShellFacts>,
     pub ends: stream::exec::Ends,
     pub hooks: Hooks,
+    pub secrets: Secrets,
 }
 
 impl Requests for Answerer {
@@ -122,8 +124,9 @@ impl Answerer {
                 stream::wait::wait(driver.clone(), targets, until, items).await
             }
             Query::FollowRun { run } => stream::follow_run::follow_run(driver.clone(), run, items).await,
-            Query::Logs { target, from, follow } => {
-                stream::logs::logs(self.hosts.clone(), target, from, follow, items).await
+            Query::Logs { target, from, follow, redact } => {
+                let secrets = redact.then(|| self.secrets.clone());
+                stream::logs::logs(self.hosts.clone(), target, (from, follow), secrets, items).await
             }
             Query::ShowTask { task } => driver.glance(move |glance| queries::task(glance, &task)).await?,
             Query::FollowMerge { run } => {

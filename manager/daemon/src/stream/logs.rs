@@ -7,25 +7,32 @@
 
 use std::time::Duration;
 
+use manager_core::EnvironmentOwner;
+use protocol::agent::Environment;
 use protocol::api::{Item, LogStart, Reply};
 use protocol::error::{ErrorCode, WireError};
+use protocol::ids::AgentId;
 use protocol::order::Question;
 use protocol::transcript::Chunk;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::kept::end_of;
+use super::redact::Redactor;
 use super::transcript::{PIECE, Piece, Place, Transcript};
 use crate::bus::Incoming;
 use crate::driver::changes::Interest;
 use crate::hosts::Hosts;
 use crate::queries::{self, Found};
+use crate::secrets::Secrets;
 use crate::server::session::Items;
 
 /// How long a host ships at once after it was asked to.
 const FOLLOWED_FOR_MS: u64 = 30_000;
 /// How often it is asked again; also how long a lost chunk stays unnoticed.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// How often a host is asked again for what is known to be there and was not had, with the pause below between.
+const REST_TRIES: u32 = 5;
 /// While neither host nor bus can be asked.
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -36,11 +43,15 @@ const AWAY_PAUSE: Duration = Duration::from_secs(1);
 pub async fn logs(
     hosts: Hosts,
     target: String,
-    from: LogStart,
-    follow: bool,
+    (from, follow): (LogStart, bool),
+    redact: Option<Secrets>,
     items: Items,
 ) -> Result<Reply, WireError> {
     let view = hosts.driver.glance(move |glance| queries::find(glance, &target)).await??.view;
+    let redactor = match redact {
+        Some(secrets) => Some(Redactor::new(values(&hosts, &secrets, view.id).await?)),
+        None => None,
+    };
     let place = Place { region: view.region, host: view.host, agent: view.id };
     let mut transcript = Transcript::new(hosts.clone(), place.clone());
     let position = match from {
@@ -48,20 +59,37 @@ pub async fn logs(
         LogStart::Tail(lines) => transcript.start_of_tail(lines).await?,
         LogStart::Since(at) => transcript.start_since(at).await?,
     };
-    let mut shown = Shown { items, position };
+    let mut shown = Shown { items, position, redactor };
     if follow {
         follow_on(&hosts, &place, &mut transcript, &mut shown).await?;
     } else {
-        let end = show_all(&mut transcript, &mut shown, &mut None).await?;
-        tracing::debug!(agent = %place.agent, end.length, "transcript shown");
+        show_known(&hosts, &place, &mut transcript, &mut shown).await?;
     }
+    shown.finish().await?;
     Ok(Reply::Done)
+}
+
+/// The sealed values that an agent may print: its own, or those of its task.
+async fn values(hosts: &Hosts, secrets: &Secrets, agent: AgentId) -> Result<Environment, WireError> {
+    let owner = hosts.driver.glance(move |glance| {
+        let task = glance.core.agent_view(glance.now, agent).and_then(|view| view.spec.task);
+        let of_task = task.and_then(|link| glance.core.task_view(glance.now, link.task));
+        of_task.map_or_else(
+            || glance.core.environment_owner(agent),
+            |view| view.spec.has_environment.then_some(EnvironmentOwner::Task(view.id)),
+        )
+    });
+    match owner.await? {
+        Some(owner) => secrets.open(&owner.to_string()).await,
+        None => Ok(Environment::default()),
+    }
 }
 
 /// What the client has.
 struct Shown {
     items: Items,
     position: u64,
+    redactor: Option<Redactor>,
 }
 
 impl Shown {
@@ -74,7 +102,20 @@ impl Shown {
         bytes.drain(..known);
         let offset = offset.max(self.position);
         self.position = offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        Ok(self.items.send(&Item::Log { offset, bytes }).await?)
+        let Some(redactor) = &mut self.redactor else {
+            return Ok(self.items.send(&Item::Log { offset, bytes }).await?);
+        };
+        for (offset, bytes) in redactor.push(offset, &bytes) {
+            self.items.send(&Item::Log { offset, bytes }).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), WireError> {
+        if let Some((offset, bytes)) = self.redactor.as_mut().and_then(Redactor::finish) {
+            self.items.send(&Item::Log { offset, bytes }).await?;
+        }
+        Ok(())
     }
 }
 
@@ -103,6 +144,39 @@ async fn show_all(
         if ended && shown.position >= length {
             return Ok(Piece { offset: length, bytes: Vec::new(), length, ended });
         }
+    }
+}
+
+/// Shows all that is known to be there. The bus may have less of it than its host printed: then the host is asked again,
+/// and an end before the known one is no end.
+async fn show_known(
+    hosts: &Hosts,
+    place: &Place,
+    transcript: &mut Transcript,
+    shown: &mut Shown,
+) -> Result<(), WireError> {
+    let mut tries = 0;
+    loop {
+        let read = show_all(transcript, shown, &mut None).await;
+        let agent = place.agent;
+        let found = hosts.driver.glance(move |glance| queries::agent(glance, agent)).await?;
+        let ended = found.and_then(|found| found.view.report).filter(|report| report.end.is_some());
+        let told = ended.and_then(|report| report.transcript).map_or(0, |facts| facts.bytes);
+        let known = told.max(transcript.known_length());
+        match read {
+            Ok(_) if shown.position >= known => return Ok(()),
+            Err(error) if error.code != ErrorCode::Unavailable || shown.position == 0 => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        if tries == REST_TRIES {
+            let position = shown.position;
+            let message = format!("the transcript ends early: {position} of {known} bytes could be read");
+            return Err(
+                WireError::new(ErrorCode::Unavailable, message).hint("phalanx hosts, then the same again")
+            );
+        }
+        tries += 1;
+        tokio::time::sleep(AWAY_PAUSE).await;
     }
 }
 

@@ -12,6 +12,7 @@ pub mod house;
 pub mod kept;
 pub mod logs;
 pub mod messages;
+mod redact;
 pub mod rows;
 pub mod transcript;
 pub mod wait;

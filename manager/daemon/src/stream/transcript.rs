@@ -18,7 +18,7 @@ const HOST_PAUSE: Duration = Duration::from_secs(3);
 /// Read at once when looking for the beginning of the last lines.
 const WINDOW: u64 = 64 << 10;
 /// Bytes that are searched for the beginning of the last lines.
-const TAIL_LIMIT: u64 = 64 << 20;
+const TAIL_LIMIT: u64 = 512 << 20;
 
 /// A stretch of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +54,14 @@ pub struct Transcript {
     place: Place,
     kept: Option<KeptTranscript>,
     host_again_at: Option<Instant>,
+    /// The greatest length that its host or the bus has told.
+    known_length: u64,
 }
 
 impl Transcript {
     #[must_use]
     pub fn new(hosts: Hosts, place: Place) -> Self {
-        Self { hosts, place, kept: None, host_again_at: None }
+        Self { hosts, place, kept: None, host_again_at: None, known_length: 0 }
     }
 
     /// Bytes from `offset` on, at most `max` (and at most [`PIECE`]).
@@ -67,6 +69,18 @@ impl Transcript {
     /// # Errors
     /// The host's refusal, or `Unavailable` when neither host nor bus can be asked.
     pub async fn read(&mut self, offset: u64, max: usize) -> Result<Piece, WireError> {
+        let piece = self.read_somewhere(offset, max).await?;
+        self.known_length = self.known_length.max(piece.length);
+        Ok(piece)
+    }
+
+    /// How long it is at least, by all that was read so far.
+    #[must_use]
+    pub fn known_length(&self) -> u64 {
+        self.known_length
+    }
+
+    async fn read_somewhere(&mut self, offset: u64, max: usize) -> Result<Piece, WireError> {
         let max = max.min(PIECE);
         if self.host_again_at.is_none_or(|at| at <= Instant::now()) {
             match self.read_host(offset, max).await {

@@ -13,7 +13,7 @@ use super::server::within;
 use super::world::World;
 
 fn logs(from: LogStart, follow: bool) -> Query {
-    Query::Logs { target: "one".to_owned(), from, follow }
+    Query::Logs { target: "one".to_owned(), from, follow, redact: false }
 }
 
 fn joined(items: &[Item]) -> (u64, Vec<u8>) {

@@ -1,17 +1,22 @@
 //! Probes of the programs Phalanx runs.
 
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::Finding;
 use crate::layout::Layout;
 use crate::nats::binary::{self, BinaryError};
 use crate::status::{self, PartState};
 
-pub(super) fn tmux(_: &Layout) -> Finding {
+/// A healthy server answers in milliseconds; a probe has 5 s for all.
+const SERVERS_LIMIT: Duration = Duration::from_secs(3);
+const SERVERS_STEP: Duration = Duration::from_millis(10);
+
+pub(super) fn tmux(layout: &Layout) -> Finding {
     let remedy = "install tmux 3.1c or newer (Debian, Ubuntu: apt install tmux)";
     match said("tmux", &["-V"]) {
-        Ok(text) if tmux_is_new_enough(&text) => Finding::ok(text),
+        Ok(text) if tmux_is_new_enough(&text) => servers(layout, text),
         Ok(text) => Finding::fail(format!("{text} is older than 3.1c"), remedy),
         Err(cause) => Finding::fail(cause, remedy),
     }
@@ -79,6 +84,58 @@ pub(super) fn components(layout: &Layout) -> Finding {
         format!("running: {}; not running: {not_there}", running.join(", ")),
         format!("phalanx up; logs are in {}", layout.log().display()),
     )
+}
+
+/// A server that does not answer shows no agent behind it to anyone; hostd replaces it, if hostd runs.
+fn servers(layout: &Layout, version: String) -> Finding {
+    let folder = layout.viewers();
+    let sockets = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let names = sockets.filter_map(|entry| entry.file_name().into_string().ok());
+    // Asked beside each other, so that all are asked within the limit of a probe.
+    let asked: Vec<_> = names
+        .filter(|name| name.ends_with(".sock"))
+        .map(|name| {
+            let child = Command::new("tmux")
+                .args(["-S", &name, "list-sessions"])
+                .current_dir(&folder)
+                .env_remove("TMUX")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            (name, child)
+        })
+        .collect();
+    let deadline = Instant::now() + SERVERS_LIMIT;
+    let mut silent = Vec::new();
+    for (name, child) in asked {
+        let Ok(mut child) = child else { continue };
+        if !ends_before(&mut child, deadline) {
+            // It may end by itself meanwhile.
+            let _ = child.kill().and_then(|()| child.wait());
+            silent.push(name);
+        }
+    }
+    if silent.is_empty() {
+        return Finding::ok(version);
+    }
+    Finding::warn(
+        format!("{version}; does not answer: {} in {}", silent.join(", "), folder.display()),
+        "wait: hostd replaces it within 30 s, agents go on; if it does not, phalanx down && phalanx up",
+    )
+}
+
+fn ends_before(child: &mut Child, deadline: Instant) -> bool {
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) => return true,
+            Ok(None) if Instant::now() < deadline => {
+                #[expect(clippy::disallowed_methods, reason = "a child has no wait with a limit")]
+                std::thread::sleep(SERVERS_STEP);
+            }
+            Ok(None) | Err(_) => return false,
+        }
+    }
 }
 
 /// The first line a program prints.

@@ -129,9 +129,13 @@ fn agent_requests() -> Vec<(&'static str, Request)> {
         ),
         (
             "logs-offset",
-            Query::Logs { target: text("a"), from: LogStart::Offset(1 << 33), follow: true }.into(),
+            Query::Logs { target: text("a"), from: LogStart::Offset(1 << 33), follow: true, redact: false }
+                .into(),
         ),
-        ("logs-tail", Query::Logs { target: text("a"), from: LogStart::Tail(200), follow: false }.into()),
+        (
+            "logs-tail",
+            Query::Logs { target: text("a"), from: LogStart::Tail(200), follow: false, redact: false }.into(),
+        ),
         (
             "exec",
             Action::Exec {

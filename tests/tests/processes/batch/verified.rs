@@ -182,3 +182,27 @@ fn a_failed_check_tells_the_next_attempt_why() {
     let feedback = install.lines("feedback").join("\n");
     assert!(feedback.contains("the answer is wrong"), "{feedback:?}");
 }
+
+#[test]
+fn a_report_shows_no_sealed_value_and_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let install = Install::start();
+    let repo = install.repo("repo");
+    let tasks = "
+  - name: tells
+    repo: '@REPO@'
+    env: {TOKEN: s3cr3t-value-42}
+    command: ['sh', '-c', 'echo mine $TOKEN; echo 42 > answer.txt']
+    verify: ['env; exit 3']
+    retries: 0
+";
+    run(&install, &repo, "tells", tasks, 8);
+    let out = install.text_path("report");
+    install.run(&["report", "tells", "--out", &out]).succeeded();
+    for name in ["report.html", "report.json"] {
+        let path = install.path("report").join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("s3cr3t-value-42") && text.contains("mine [redacted]"), "{name}");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+    }
+}

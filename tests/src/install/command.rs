@@ -69,9 +69,10 @@ impl Background {
         let reader = std::thread::spawn(move || {
             let _ = sender.send(child.wait_with_output());
         });
-        let Ok(output) = receiver.recv_timeout(LIMIT) else {
+        let limit = LIMIT * crate::wait::slowness();
+        let Ok(output) = receiver.recv_timeout(limit) else {
             super::kill_and_wait(pid);
-            panic!("{words}: not done within {LIMIT:?}");
+            panic!("{words}: not done within {limit:?}");
         };
         reader.join().unwrap();
         let Output { status, stdout, stderr } = output.unwrap();

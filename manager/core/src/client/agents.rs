@@ -53,7 +53,8 @@ impl Core {
         spec.role = Role::Own;
         spec.task = None;
         spec.has_environment = !environment.0.is_empty();
-        let checked = check::agent(&spec).and_then(|()| {
+        let checked = check::agent(&spec);
+        let checked = checked.and_then(|()| check::environment(&spec.name, &environment)).and_then(|()| {
             if self.fleet.is_taken(&spec.name) {
                 let error = WireError::new(ErrorCode::Conflict, format!("an agent {:?} is there", spec.name));
                 return Err(error.hint("choose another name, or destroy that agent"));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use protocol::agent::{AgentSpec, Blob, CheckoutKind, CommitMode, ResourceLimits};
+use protocol::agent::{AgentSpec, Blob, CheckoutKind, CommitMode, Environment, ResourceLimits};
 use protocol::api::{Change, PROMPT_LIMIT};
 use protocol::error::WireError;
 use protocol::ids::{AgentId, Name};
@@ -21,6 +21,12 @@ const MOVE_AFTER_MS_MIN: u64 = 5 * 60 * 1_000;
 const RETRIES_MAX: u32 = 1_000;
 /// An argument of a program cannot be longer than 128 KiB on Linux.
 const SCRIPT_BYTES_MAX: usize = 100_000;
+/// Linux executes no program with a longer argument or variable: 128 KiB with the NUL at its end.
+const WORD_BYTES_MAX: usize = 131_071;
+/// Sealed, an environment is one record, and no record is larger than 1,000,000 bytes.
+const ENVIRONMENT_BYTES_MAX: usize = 950_000;
+/// What a name and its value take in it beside their own bytes, at most.
+const PAIR_BYTES: usize = 10;
 /// As many as settings have.
 const TOLD_MOST: usize = 64;
 const PROBLEMS_SHOWN: usize = 20;
@@ -55,6 +61,23 @@ impl Fields<'_> {
         }
         if program.iter().any(|word| word.contains('\0')) {
             self.wrong(field, "an argument holds a NUL character");
+        }
+        if let Some(long) = program.iter().map(String::len).find(|bytes| *bytes > WORD_BYTES_MAX) {
+            let most = format_args!("an argument of {long} bytes: Linux takes {WORD_BYTES_MAX}; use a file");
+            self.wrong(field, most);
+        }
+    }
+
+    fn environment(&mut self, environment: &Environment) {
+        let words = environment.0.iter().map(|(name, value)| (name, name.len() + value.len() + 1));
+        if let Some((name, long)) = words.clone().find(|(_, bytes)| *bytes > WORD_BYTES_MAX) {
+            let most = format_args!("{name:?} has {long} bytes: Linux takes {WORD_BYTES_MAX}; use a file");
+            self.wrong("environment", most);
+        }
+        let all: usize = words.map(|(_, bytes)| bytes + PAIR_BYTES).sum();
+        if all > ENVIRONMENT_BYTES_MAX {
+            let most = format_args!("{all} bytes in all: the limit is {ENVIRONMENT_BYTES_MAX}; use a file");
+            self.wrong("environment", most);
         }
     }
 
@@ -184,6 +207,24 @@ pub(super) fn agent(spec: &AgentSpec) -> Result<(), WireError> {
             CheckoutKind::Auto | CheckoutKind::Overlay | CheckoutKind::Clone | CheckoutKind::Worktree => {}
             CheckoutKind::Unknown => fields.wrong("workspace", "this build does not know the word"),
         }
+    }
+    refuse(problems)
+}
+
+/// Values are sealed after everything else was found right; what cannot be is refused before anything is made.
+pub(super) fn environment(name: &Name, environment: &Environment) -> Result<(), WireError> {
+    let mut problems = Vec::new();
+    let owner = format!("agent {name:?}");
+    Fields { owner: &owner, problems: &mut problems }.environment(environment);
+    refuse(problems)
+}
+
+/// The environments of tasks, in their order.
+pub(super) fn environments(tasks: &[SubmitTask], environments: &[Environment]) -> Result<(), WireError> {
+    let mut problems = Vec::new();
+    for (submitted, environment) in tasks.iter().zip(environments) {
+        let owner = format!("task {:?}", submitted.spec.name);
+        Fields { owner: &owner, problems: &mut problems }.environment(environment);
     }
     refuse(problems)
 }
@@ -393,5 +434,31 @@ fn circle<'a>(mut needs: BTreeMap<&'a Name, BTreeSet<&'a Name>>) -> Option<Vec<&
         }
         walk.push(at);
         at = needs.get(at)?.first().copied()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(check: impl Fn(&mut Fields<'_>)) -> Vec<String> {
+        let mut problems = Vec::new();
+        check(&mut Fields { owner: "task \"a\"", problems: &mut problems });
+        problems
+    }
+
+    #[test]
+    fn what_linux_would_not_execute_is_refused_before_anything_is_made() {
+        let program = |bytes| problems(|fields| fields.program("program", &["sh".into(), "x".repeat(bytes)]));
+        assert!(program(131_071).is_empty());
+        assert!(program(131_072)[0].contains("131072 bytes"));
+        let variables = |count: usize, bytes: usize| {
+            let pairs = (0..count).map(|n| (format!("V{n:03}"), "x".repeat(bytes)));
+            problems(|fields| fields.environment(&Environment(pairs.clone().collect())))
+        };
+        assert!(variables(1, 131_066).is_empty());
+        assert!(variables(1, 131_067)[0].contains("\"V000\" has 131072 bytes"));
+        assert!(variables(9, 100_000).is_empty());
+        assert!(variables(10, 100_000)[0].contains("the limit is 950000"));
     }
 }

@@ -30,7 +30,9 @@ impl Core {
         submit: SubmitRun,
         environments: Vec<Environment>,
     ) {
-        if let Err(error) = check::run(&submit.run, &submit.tasks, self.config.tasks_max) {
+        let checked = check::run(&submit.run, &submit.tasks, self.config.tasks_max)
+            .and_then(|()| check::environments(&submit.tasks, &environments));
+        if let Err(error) = checked {
             return self.out.reply(caller.reply_to, Err(error));
         }
         let mut ids = Ids::new(now, caller.seed);
@@ -79,6 +81,7 @@ impl Core {
                     .hint("phalanx run FILE begins another one")
             })?;
             check::more(run, &add.tasks, self.config.tasks_max)?;
+            check::environments(&add.tasks, &environments)?;
             Ok(id)
         });
         let run = match checked {

@@ -8,6 +8,7 @@ use protocol::error::{ErrorCode, WireError};
 use protocol::ids::AgentId;
 use protocol::order::{Answer, Question};
 use protocol::snapshot::SnapshotWish;
+use protocol::view::AgentView;
 
 use super::peer::Peer;
 use super::session::{Items, Requests};
@@ -43,8 +44,10 @@ pub struct Answerer {
 
 impl Requests for Answerer {
     async fn answer(&self, peer: Peer, request: Request, items: Items) -> Result<Reply, WireError> {
-        if is_for_operators(&request) {
-            self.refuse_agents(peer).await?;
+        match who_may(&request) {
+            Asks::Everybody => {}
+            Asks::Itself(own) => self.refuse_agents(peer, Some(own)).await?,
+            Asks::Operators => self.refuse_agents(peer, None).await?,
         }
         match request {
             Request::Mutation(mutation) => {
@@ -199,7 +202,7 @@ impl Answerer {
 
     /// Agents act as agents, not as the operator. Only those of this installation are meant: an agent that builds a
     /// Phalanx of its own is the operator of that one.
-    async fn refuse_agents(&self, peer: Peer) -> Result<(), WireError> {
+    async fn refuse_agents(&self, peer: Peer, own: Option<&str>) -> Result<(), WireError> {
         let agent: AgentId = match peer {
             Peer::Operator => return Ok(()),
             Peer::Unknown => {
@@ -210,22 +213,45 @@ impl Answerer {
         let ours = self.hosts.driver.glance(move |glance| queries::agent(glance, agent)).await?;
         match ours {
             None => Ok(()),
+            Some(found) if own.is_some_and(|own| is_name_of(own, &found.view)) => Ok(()),
             Some(found) => Err(WireError::new(
                 ErrorCode::Denied,
-                format!("this is agent {}: agents may look, but change nothing", found.view.name),
+                format!(
+                    "this is agent {}: agents may look at phases and at their own output, and change nothing",
+                    found.view.name
+                ),
             )
             .hint("run it outside of the agent")),
         }
     }
 }
 
-/// What agents may not ask for: changes, and files of other agents, which may be another user's. Every query is named, so that
-/// nobody adds one without deciding whether agents may.
-fn is_for_operators(request: &Request) -> bool {
+/// An agent names itself by its id or its name; any other way to a target may lead to another agent.
+fn is_name_of(target: &str, agent: &AgentView) -> bool {
+    target == agent.id.to_string() || target == agent.name.to_string()
+}
+
+/// Who may ask for something.
+enum Asks<'a> {
+    Everybody,
+    /// The operator, and the agent that is named so.
+    Itself(&'a str),
+    Operators,
+}
+
+/// What agents may ask for is listed, all else is for operators: changes, and what another agent has printed, shows,
+/// or has in its files. Every query is named, so that nobody adds one without deciding whether agents may.
+fn who_may(request: &Request) -> Asks<'_> {
     match request {
-        Request::Mutation(_) | Request::Action(_) => true,
+        Request::Mutation(_) | Request::Action(_) => Asks::Operators,
         Request::Query(query) => match query {
-            Query::ListFiles { .. } | Query::GetFile { .. } => true,
+            Query::Logs { target, .. } | Query::Capture { target, .. } => Asks::Itself(target),
+            Query::ListFiles { .. }
+            | Query::GetFile { .. }
+            | Query::Compare { .. }
+            | Query::Survey { .. }
+            | Query::ListMessages { .. }
+            | Query::WaitMessages { .. } => Asks::Operators,
             Query::Status
             | Query::Hooks
             | Query::Hosts
@@ -237,18 +263,12 @@ fn is_for_operators(request: &Request) -> bool {
             | Query::ListRuns
             | Query::ShowRun { .. }
             | Query::Why { .. }
-            | Query::ListMessages { .. }
-            | Query::WaitMessages { .. }
             | Query::WaitAgents { .. }
             | Query::FollowRun { .. }
-            | Query::Logs { .. }
             | Query::ShowTask { .. }
             | Query::FollowMerge { .. }
-            | Query::Compare { .. }
             | Query::Events { .. }
-            | Query::Capture { .. }
-            | Query::Survey { .. }
-            | Query::ResolveRepo { .. } => false,
+            | Query::ResolveRepo { .. } => Asks::Everybody,
         },
     }
 }

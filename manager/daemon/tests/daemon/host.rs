@@ -245,6 +245,7 @@ impl Shared {
             holds: Vec::new(),
             enforced: Vec::new(),
             user: String::new(),
+            isolation: None,
             usage: Default::default(),
             unmet: Vec::new(),
             earlier: Vec::new(),

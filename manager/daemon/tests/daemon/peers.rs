@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use protocol::api::{AgentFilter, Query, Until};
+use protocol::api::{AgentFilter, LogStart, Query, Until};
 use protocol::error::ErrorCode;
 use protocol::ids::AgentId;
 
@@ -53,7 +53,15 @@ async fn caller() {
     let listed = client.ask(Query::ListAgents(AgentFilter::default())).await.is_ok();
     let created = client.ask(create("k9", "nine", &[])).await;
     let code = created.map_or_else(|error| error.code.to_string(), |_| "created".to_owned());
-    eprintln!("may-list={listed} create={code};");
+    let mut seen = Vec::new();
+    for name in ["one", "two"] {
+        let from = LogStart::Tail(1);
+        let printed = client.ask(Query::Logs { target: name.to_owned(), from, follow: false }).await;
+        let shown = client.ask(Query::Capture { target: name.to_owned(), history: 0, colours: false }).await;
+        let denied = |error: Option<ErrorCode>| error == Some(ErrorCode::Denied);
+        seen.push((!denied(printed.err().map(|e| e.code)), !denied(shown.err().map(|e| e.code))));
+    }
+    eprintln!("may-list={listed} create={code}; may-read={seen:?};");
 }
 
 /// What the caller says of itself after it was put into `group`.
@@ -87,8 +95,10 @@ async fn an_agent_of_this_manager_may_look_and_change_nothing() {
         return;
     };
     let socket = world.server.layout.manager_socket();
+    client.create("k2", "two").await.unwrap();
     let said = call(socket.clone(), Some(&group)).await;
     assert!(said.contains(&format!("may-list=true create={};", ErrorCode::Denied)), "{said}");
+    assert!(said.contains("may-read=[(true, true), (false, false)];"), "only what it printed itself: {said}");
 
     let stranger = Group::make(AgentId::from_parts(1, 1)).unwrap();
     let said = call(socket, Some(&stranger)).await;

@@ -380,3 +380,37 @@ async fn servers_that_hang_are_ended_too_when_all_stop() {
     stopped.unwrap().unwrap();
     assert!(!server.is_alive().unwrap());
 }
+
+/// Whoever sits at the terminal leaves, looks back and copies; nothing that is typed there becomes a command.
+#[tokio::test]
+async fn no_key_gives_a_command_to_the_server() {
+    let case = Case::new();
+    let tmux = case.open().await;
+    tmux.ensure_session(&case.spec("a", "label")).await.unwrap();
+    let keys = case.tmux(&["list-keys"]);
+    for command in [
+        "run-shell",
+        "command-prompt",
+        "new-window",
+        "new-session",
+        "split-window",
+        "respawn-",
+        "source-file",
+        "choose-",
+        "display-menu",
+        "display-popup",
+        "confirm-before",
+        "kill-",
+        "pipe-pane",
+        "set-option",
+        "customize",
+    ] {
+        assert!(!keys.contains(command), "{command}: {keys}");
+    }
+    // `if-shell -F` compares formats and starts no shell.
+    assert!(
+        keys.lines().filter(|key| key.contains("if-shell")).all(|key| key.contains("if-shell -F")),
+        "{keys}"
+    );
+    assert!(keys.contains("detach-client") && keys.contains("copy-mode"), "{keys}");
+}

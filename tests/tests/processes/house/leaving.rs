@@ -77,7 +77,9 @@ fn a_stop_right_after_hostd_died_leaves_no_mount() {
     let repo = install.repo("repo");
     let work = worker(&install, "worker", &programs::text(&repo.path));
     if install.agent("worker").report().workspace.as_ref().unwrap().kind != "overlay" {
-        return; // without overlays nothing is mounted
+        assert!(!phalanx_tests::programs::is_root_for("an overlay"), "root gets overlays");
+        // Without overlays nothing is mounted
+        return;
     }
     assert_eq!(install.traces().mounts, [work]);
     install.kill("hostd");
@@ -95,7 +97,9 @@ fn a_stop_without_the_agents_touches_no_live_one_and_nothing_that_a_process_uses
     let [idle, used] = ["idle", "used"].map(|name| worker(&install, name, &path));
     let live = install.create("live", &["--repo", &path], &["await", &gate, "write", "late", "late", "hang"]);
     if live.report().workspace.as_ref().unwrap().kind != "overlay" {
-        return; // without overlays nothing is mounted
+        assert!(!phalanx_tests::programs::is_root_for("an overlay"), "root gets overlays");
+        // Without overlays nothing is mounted
+        return;
     }
     let child = install.shim_and_child(live.id).1;
     let viewers = || install.tmux_servers();

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::bus::{self, Events, Heart, Inbox, Reports, Requests, Shipper};
+use crate::containment::Containment;
 use crate::driver::{Done, Driver, Hearing, OnMachine};
 use crate::machine::{Machine, inherited_environment, keep_shim};
 use crate::screen::Watcher;
@@ -73,6 +74,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     let (groups, state) = (cgroups.clone(), config.state.clone());
     tokio::task::spawn_blocking(move || agents::end_left_over(&groups, &state)).await?;
     let shim = keep_shim(&config.home.join("bin")).context("cannot keep the shim")?;
+    let containment = Containment::open(&config, &shim).await;
     let workspaces = Workspaces::new(&config.state, Options::default()).await?;
     let tmux = open_tmux(&config, &cgroups, &shim).await;
     let machine = Arc::new(Machine {
@@ -80,6 +82,7 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
         folders,
         workspaces,
         cgroups,
+        containment,
         tmux,
         shim,
         requests: Requests::new(bus.clone()),
@@ -232,6 +235,8 @@ fn fixed_facts(machine: &Machine, disk_share_max_percent: u64, loaded: &Loaded) 
     });
     HostFacts {
         cannot_freeze,
+        user: agents::agent_user(None).map(|user| user.name).unwrap_or_default(),
+        cannot_change_user: machine.containment.cannot_change_user(),
         cpus: identity.cores.and_then(|cores| u32::try_from(cores).ok()).unwrap_or(1),
         memory_total_bytes: identity.memory_total_bytes.unwrap_or(0),
         boot_id: machine.boot_id.clone(),

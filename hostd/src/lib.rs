@@ -1,8 +1,8 @@
 //! hostd: looks after the agents of one machine and tells the manager what it sees.
 //!
 //! [`hostd_core`] decides; this crate carries out. `driver` is the one loop; `agents` has the jobs of one agent's
-//! life, `messages` those of a text to it; `asks` answers questions; `bus` is all that is said and heard; `screen`
-//! renders what terminals show; `state` is what is kept on disk; `sys` and `workspace` touch the machine; `daemon` puts
+//! life, `messages` those of a text to it; `asks` answers questions; `bus` is all that is said and heard; `containment` keeps agents apart;
+//! `screen` renders what terminals show; `state` is what is kept on disk; `sys` and `workspace` touch the machine; `daemon` puts
 //! it together.
 
 pub mod activity;
@@ -10,6 +10,7 @@ pub mod agents;
 pub mod asks;
 pub mod bus;
 pub mod clock;
+pub mod containment;
 pub mod daemon;
 pub mod driver;
 pub mod house;

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::agents::Waiters;
 use crate::asks::{Programs, Talks, Uploads};
 use crate::bus::{Bus, Requests, ShipperSink};
+use crate::containment::Containment;
 use crate::house::Sizes;
 use crate::screen::WatchSink;
 use crate::state::AgentFolders;
@@ -36,6 +37,7 @@ pub struct Machine {
     pub folders: AgentFolders,
     pub workspaces: Workspaces,
     pub cgroups: Cgroups,
+    pub containment: Containment,
     /// Why there are no sessions for people, where there are none.
     pub tmux: Result<Tmux, String>,
     /// Kept copy of the shim that new agents get.

@@ -18,4 +18,4 @@ pub use host::{
 pub use wire::error::chain;
 use wire::wire_enum;
 pub use wire::{codec, error, ids, subject, time};
-pub use work::{agent, event, merge, message, signals, task};
+pub use work::{agent, containment, event, merge, message, signals, task};

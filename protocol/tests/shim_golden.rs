@@ -37,6 +37,8 @@ fn exit_record() -> ExitRecord {
         rows: 0,
         cols: 0,
         launch: 1,
+        shim: None,
+        epoch: None,
     }
 }
 

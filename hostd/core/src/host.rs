@@ -382,6 +382,7 @@ impl Core {
             holds: agent.holds.clone(),
             enforced: agent.facts.enforced.clone(),
             user: agent.facts.user.clone(),
+            isolation: agent.facts.isolation,
             usage: agent.usage.clone(),
             unmet: agent.unmet(),
             earlier: record.earlier.clone(),

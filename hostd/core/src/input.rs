@@ -3,7 +3,7 @@
 use protocol::agent::{End, ResourceLimits, StartStep};
 use protocol::ids::{AgentId, Generation, MessageId};
 use protocol::order::Order;
-use protocol::report::{Collected, SessionFacts, Usage, WorkspaceFacts};
+use protocol::report::{Collected, Isolation, SessionFacts, Usage, WorkspaceFacts};
 use protocol::signals::Dialog;
 use protocol::time::Timestamp;
 
@@ -191,6 +191,7 @@ pub struct StartFacts {
     pub enforced: Vec<String>,
     pub degraded: Vec<String>,
     pub user: String,
+    pub isolation: Option<Isolation>,
     /// Its processes stand still.
     pub frozen: bool,
 }

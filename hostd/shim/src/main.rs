@@ -1,5 +1,6 @@
-//! `phalanx-shim`: looks after one program in one folder (`run`), and shows it in a terminal (`attach`).
-//! This file reads the command line and keeps the log; there are no other commands.
+//! `phalanx-shim`: looks after one program in one folder (`run`), shows it in a terminal (`attach`),
+//! and keeps a view of the file system (`view`). This file reads the command line and keeps the log; there are no other
+//! commands.
 
 mod attach;
 mod facts;
@@ -8,6 +9,7 @@ mod modes;
 mod records;
 mod replay;
 mod run;
+mod view;
 
 use std::io::Write;
 use std::path::Path;
@@ -18,6 +20,7 @@ pub(crate) const BUILD: &str = env!("CARGO_PKG_VERSION");
 
 const USAGE: &str = "usage: phalanx-shim run DIR
        phalanx-shim attach DIR [--read-only]
+       phalanx-shim view < VIEW
        phalanx-shim --version";
 
 fn main() -> ExitCode {
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         [command, dir, option] if *command == "attach" && *option == "--read-only" => {
             attach::attach(Path::new(dir), attach::Access::ReadOnly)
         }
+        [command] if *command == "view" => view::hold(),
         [option] if *option == "--version" => {
             let _ = writeln!(std::io::stdout(), "phalanx-shim {BUILD}");
             ExitCode::SUCCESS

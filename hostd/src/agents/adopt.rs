@@ -12,9 +12,10 @@ use protocol::shim::{EndCause, ExitRecord, ShimRecord, file};
 use protocol::time::Timestamp;
 
 use super::create::facts_of;
-use super::exit::{exit_seen, read_exit, read_shim, stats_of};
+use super::exit::{Believed, believed_exit, exit_seen, read_shim, stats_of};
 use super::user::agent_user;
 use super::watch::{Watched, empty, lost, process, watch};
+use crate::containment::isolation_of;
 use crate::machine::Handle;
 use crate::state;
 use crate::sys::cgroup::AgentGroup;
@@ -65,8 +66,8 @@ type Look = (Found, Option<Box<Watched>>);
 
 async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
     let folder = machine.folders.agent(record.agent);
-    let exit = read_exit(&folder, record.launch)?;
     let shim = read_shim(&folder, record.launch)?;
+    let exit = believed_exit(&folder, record, shim.as_ref())?.record;
     let Some(shim) = shim else {
         return match exit {
             // A start that failed has an exit record and nothing else.
@@ -105,13 +106,13 @@ async fn look(machine: &Handle, record: &AgentRecord) -> Result<Look, String> {
         return Ok((Found::Alive { facts, exited }, Some(Box::new(watched))));
     }
     // The shim may have written its last word between the first read and its end.
-    let exit = read_exit(&folder, record.launch)?;
+    let Believed { record: exit, refused } = believed_exit(&folder, record, Some(&shim))?;
     if !empty(&group, record.agent).await {
         return Err("its supervisor is gone and its processes cannot be ended".to_owned());
     }
     Ok(match exit {
         Some(exit) => (Found::Ended { exit: exit_seen(&exit, stats.as_ref()), facts }, None),
-        None => (Found::Lost { detail: lost(process), facts }, None),
+        None => (Found::Lost { detail: lost(process, refused), facts }, None),
     })
 }
 
@@ -144,5 +145,6 @@ fn facts(
         return StartFacts { started_at, ..StartFacts::default() };
     };
     let workspace = Workspace::found(folder, manifest);
-    StartFacts { started_at, ..facts_of(machine, &workspace, group, &user, shim.wall_time_ms) }
+    let isolation = isolation_of(folder);
+    StartFacts { started_at, isolation, ..facts_of(machine, &workspace, group, &user, shim.wall_time_ms) }
 }

@@ -18,6 +18,7 @@ use super::stop::end_start;
 use super::user::{AgentUser, agent_user};
 use super::watch::{GO_ON_EACH, Watched, go_on, watch};
 use crate::clock;
+use crate::containment::{ContainmentError, isolation};
 use crate::machine::{Handle, Machine};
 use crate::state::replace;
 use crate::sys::cgroup::AgentGroup;
@@ -83,6 +84,7 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
     let environment = environment_of(machine, record, &user)
         .await
         .map_err(StartError::at(StartStep::Environment, "the values of its environment"))?;
+    check_containment(machine, record, &user).await?;
     // Others may be made meanwhile: this may take as long as the programs of a task take.
     let prepared = prepared_base(machine, record, &environment, &user).await?;
     let _permit = machine.starts.acquire().await;
@@ -98,11 +100,18 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
     let env_file = folder.join("env");
     let (mut ready, writer) =
         ready_pipe().map_err(StartError::at(StartStep::Supervisor, "a pipe for its supervisor"))?;
+    let contained = machine
+        .containment
+        .view_of(&folder, &workspace.manifest, user.launch.as_ref())
+        .map_err(uncontained)?;
     let launch = Launch {
+        view: contained,
+        scoped: user.launch.is_some(),
         ready_fd: Some(writer.number()),
         env_file: Some(env_file.clone()),
         ..launch_of(record, &workspace.path, &group, &user)?
     };
+    let isolation = isolation(&launch);
     let content =
         serde_json::to_vec(&launch).map_err(StartError::at(StartStep::Supervisor, "the launch record"))?;
     put(env_file, environment_file(&environment), "its environment").await?;
@@ -126,6 +135,7 @@ async fn start(machine: &Handle, record: &AgentRecord) -> Result<(Watched, Start
         .map_or_else(clock::now, |shim| Timestamp(shim.started_at_ms));
     let facts =
         StartFacts { started_at, ..facts_of(machine, &workspace, &group, &user, spec.limits.time_ms) };
+    let facts = StartFacts { isolation: Some(isolation), ..facts };
     let watched = Watched { record: record.clone(), folder, shim: spawned.process, group, exited: false };
     Ok((watched, facts))
 }
@@ -184,11 +194,30 @@ fn make_folders(folder: &Path, user: &AgentUser) -> std::io::Result<()> {
         Ok(())
     };
     ["scratch", "cache", "given"].into_iter().try_for_each(|name| make(folder.join(name)))?;
-    if user.launch.is_some() {
-        // Another user passes through to what is his, and reads nothing else.
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?;
-    }
-    Ok(())
+    // Whoever it runs as has a view of its own, which needs no way through.
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
+}
+
+/// Before anything is made: whether an agent of this user can run here.
+async fn check_containment(
+    machine: &Machine,
+    record: &AgentRecord,
+    user: &AgentUser,
+) -> Result<(), StartError> {
+    let Some(launch) = &user.launch else { return Ok(()) };
+    let repository = match &record.spec.checkout {
+        None => None,
+        Some(checkout) => {
+            let found = machine.workspaces.locate(Path::new(&checkout.repo)).await;
+            Some(found.map_err(workspace_error)?)
+        }
+    };
+    machine.containment.check(repository.as_ref(), launch).map_err(uncontained)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form of map_err")]
+fn uncontained(error: ContainmentError) -> StartError {
+    StartError { step: StartStep::User, detail: protocol::chain(&error) }
 }
 
 async fn fetch(
@@ -346,6 +375,9 @@ fn launch_of(
         lease_deadline_boottime_ms: lease,
         nofile: None,
         ready_fd: None,
+        epoch: Some(record.epoch.clone()),
+        view: None,
+        scoped: false,
         launch: record.launch,
     })
 }
@@ -374,6 +406,7 @@ pub(super) fn facts_of(
         enforced: read.enforced,
         degraded: read.degraded,
         user: user.name.clone(),
+        isolation: None,
         frozen: false,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hostd_core::{ExitCause, ExitSeen};
+use hostd_core::{AgentRecord, ExitCause, ExitSeen};
 use protocol::agent::StartStep;
 use protocol::report::Usage;
 use protocol::shim::{self, EndCause, ExitRecord, Limit, ShimRecord, StartFailure};
@@ -19,11 +19,87 @@ pub(super) fn read_exit(folder: &Path, launch: u32) -> Result<Option<ExitRecord>
     Ok(found.filter(|record| record.launch == launch))
 }
 
+/// An exit record as far as it can be believed.
+#[derive(Debug, Default)]
+pub(super) struct Believed {
+    pub(super) record: Option<ExitRecord>,
+    /// Why the one that is there is not believed: something else than its shim has written it.
+    pub(super) refused: Option<String>,
+}
+
+/// The record of this start, unless it contradicts what else is known of the start.
+///
+/// # Errors
+/// As [`read_exit`].
+pub(super) fn believed_exit(
+    folder: &Path,
+    agent: &AgentRecord,
+    shim: Option<&ShimRecord>,
+) -> Result<Believed, String> {
+    let path = folder.join(shim::file::EXIT);
+    let found: Option<ExitRecord> = match read(&path) {
+        // A shim replaces it whole: what cannot be decoded is nothing that it has written.
+        Err(why) if path.is_file() && std::fs::read(&path).is_ok() => {
+            return Ok(Believed { record: None, refused: Some(why) });
+        }
+        found => found?,
+    };
+    let Some(exit) = found.filter(|exit| exit.launch >= agent.launch) else { return Ok(Believed::default()) };
+    let id = agent.agent.to_string();
+    let start = Start { agent: &id, epoch: &agent.epoch, launch: agent.launch };
+    Ok(match contradiction(&exit, &start, shim) {
+        None => Believed { record: Some(exit), refused: None },
+        Some(why) => Believed { record: None, refused: Some(why) },
+    })
+}
+
+/// What hostd itself knows of a start.
+struct Start<'a> {
+    agent: &'a str,
+    epoch: &'a str,
+    launch: u32,
+}
+
+/// What in the record cannot be true of this start.
+fn contradiction(exit: &ExitRecord, start: &Start<'_>, shim: Option<&ShimRecord>) -> Option<String> {
+    // A shim that could not read what it should start knows no name.
+    let unstarted = matches!(exit.cause, EndCause::StartFailed(_));
+    if exit.launch != start.launch {
+        return Some(format!("it is of start {}, and this is start {}", exit.launch, start.launch));
+    }
+    if exit.agent != start.agent && !(unstarted && exit.agent.is_empty()) {
+        return Some(format!("it is of agent {}", exit.agent));
+    }
+    if exit.epoch.as_ref().is_some_and(|epoch| epoch != start.epoch) {
+        return Some("it has another epoch than the agent".to_owned());
+    }
+    let shim = shim?;
+    if let Some(writer) = exit.shim.filter(|writer| *writer != shim.shim) {
+        return Some(format!("process {} wrote it, and its supervisor is {}", writer.pid, shim.shim.pid));
+    }
+    if exit.boot_id != shim.boot_id {
+        return Some("it is of another boot of the machine".to_owned());
+    }
+    if !unstarted && exit.started_at_ms != shim.started_at_ms {
+        return Some("it tells of another begin than its supervisor's record".to_owned());
+    }
+    if exit.exited_boottime_ms < shim.started_boottime_ms {
+        return Some("it tells of an end before the begin".to_owned());
+    }
+    None
+}
+
 /// # Errors
 /// As [`read_exit`].
 pub(super) fn read_shim(folder: &Path, launch: u32) -> Result<Option<ShimRecord>, String> {
     let found: Option<ShimRecord> = read(&folder.join(shim::file::SHIM))?;
     Ok(found.filter(|record| record.launch == launch))
+}
+
+/// The shim of this start, as far as its record tells.
+#[must_use]
+pub fn shim_of(folder: &Path, launch: u32) -> Option<shim::ProcessRef> {
+    read_shim(folder, launch).ok().flatten().map(|record| record.shim)
 }
 
 /// Puts aside what earlier starts left, since a shim begins only where none has been. Repeatable.
@@ -121,6 +197,63 @@ pub(super) fn start_step(failure: &StartFailure) -> StartStep {
         shim::StartStep::Cgroup => StartStep::Limits,
         shim::StartStep::Launch | shim::StartStep::Supervise | shim::StartStep::Unknown => {
             StartStep::Supervisor
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ids::AgentId;
+    use protocol::shim::ProcessRef;
+    use serde_json::json;
+
+    use super::*;
+
+    const EPOCH: &str = "00112233445566778899aabbccddeeff";
+
+    fn agent() -> AgentId {
+        AgentId::from_parts(7, 1)
+    }
+
+    fn exit() -> ExitRecord {
+        serde_json::from_value(json!({
+            "version": 1, "agent": agent().to_string(), "build": "1", "boot_id": "b", "cause": {"kind": "exited"},
+            "code": 0, "started_at_ms": 500, "exited_at_ms": 900, "exited_boottime_ms": 90, "out_len": 0,
+            "drained": true, "shim": {"pid": 100, "start_time": 5}, "epoch": EPOCH,
+        }))
+        .unwrap()
+    }
+
+    fn shim_record() -> ShimRecord {
+        serde_json::from_value(json!({
+            "version": 1, "agent": agent().to_string(), "shim": {"pid": 100, "start_time": 5},
+            "child": {"pid": 101, "start_time": 6}, "boot_id": "b", "started_at_ms": 500,
+            "started_boottime_ms": 50, "build": "1", "socket_version": 1,
+        }))
+        .unwrap()
+    }
+
+    fn told(exit: &ExitRecord) -> Option<String> {
+        let id = agent().to_string();
+        contradiction(exit, &Start { agent: &id, epoch: EPOCH, launch: 1 }, Some(&shim_record()))
+    }
+
+    #[test]
+    fn an_end_that_contradicts_its_start_is_refused() {
+        assert_eq!(told(&exit()), None);
+        let older = ExitRecord { shim: None, epoch: None, ..exit() };
+        assert_eq!(told(&older), None, "an older shim says less");
+        for (forged, why) in [
+            (ExitRecord { agent: AgentId::from_parts(7, 2).to_string(), ..exit() }, "of agent"),
+            (ExitRecord { epoch: Some("x".to_owned()), ..exit() }, "epoch"),
+            (ExitRecord { shim: Some(ProcessRef { pid: 7, start_time: 5 }), ..exit() }, "process 7"),
+            (ExitRecord { boot_id: "a".to_owned(), ..exit() }, "boot"),
+            (ExitRecord { started_at_ms: 501, ..exit() }, "another begin"),
+            (ExitRecord { exited_boottime_ms: 49, ..exit() }, "before the begin"),
+            (ExitRecord { launch: 2, ..exit() }, "start 2"),
+        ] {
+            let told = told(&forged).unwrap();
+            assert!(told.contains(why), "{told}");
         }
     }
 }

@@ -21,7 +21,7 @@ pub use adopt::adopt;
 pub use collect::collect;
 pub use create::create;
 pub use environment::{environment_of, name_agent};
-pub use exit::begin_of_launch;
+pub use exit::{begin_of_launch, shim_of};
 pub use prepare::{Waiters, end_left_over};
 pub use remove::{remove, weigh};
 pub use settings::{ask_lease, freeze, rename, set_lease, set_limits, thaw};

@@ -23,10 +23,13 @@ use super::create::{StartError, workspace_error};
 use super::settings::limits_of;
 use super::user::AgentUser;
 use crate::bus::Shipment;
+use crate::containment::Entrance;
 use crate::machine::{Handle, Machine};
 use crate::state::replace;
 use crate::sys::cgroup::{AGENT_VARIABLE, AgentGroup, Cgroups};
-use crate::workspace::{self, Bench, Preparation, PreparedBase, Resolved, RunError, WorkspaceError};
+use crate::workspace::{
+    self, Bench, Preparation, PreparedBase, Repository, Resolved, RunError, WorkspaceError,
+};
 
 /// Of what the programs print the last part is kept.
 const LOG_KEPT: usize = 256 << 10;
@@ -140,18 +143,20 @@ fn work_of(
     }
     variables.insert("PHALANX_BASE_COMMIT".to_owned(), base.commit.clone());
     let work = Work {
-        cgroups: machine.cgroups.clone(),
         limits: record.spec.limits,
         programs: prepare.programs.clone(),
         limit: Duration::from_millis(prepare.timeout_ms),
         variables,
         user: user.launch.clone(),
+        repository: base.repository.clone(),
+        machine: machine.clone(),
     };
     Preparation { identity, run: Box::new(move |bench| work.run(bench).boxed()) }
 }
 
 struct Work {
-    cgroups: Cgroups,
+    machine: Handle,
+    repository: Repository,
     limits: ResourceLimits,
     programs: Vec<Vec<String>>,
     limit: Duration,
@@ -174,14 +179,27 @@ impl Drop for Group {
 impl Work {
     async fn run(self, bench: Bench) -> Result<(), RunError> {
         let fault = |why: String| RunError { why, log: Vec::new() };
-        let (cgroups, name, limits) = (self.cgroups.clone(), bench.id.clone(), limits_of(&self.limits));
+        let (cgroups, name, limits) =
+            (self.machine.cgroups.clone(), bench.id.clone(), limits_of(&self.limits));
         let group = tokio::task::spawn_blocking(move || cgroups.ensure(&name, &limits))
             .await
             .map_err(|error| fault(error.to_string()))?
             .map_err(|error| fault(protocol::chain(&error)))?;
         let group = Group(group);
+        let view = self
+            .machine
+            .containment
+            .view_of_bench([&bench.tree, &bench.scratch], &self.repository, self.user.as_ref())
+            .map_err(|error| fault(protocol::chain(&error)))?;
+        let namespace = match &view {
+            None => None,
+            Some(view) => {
+                let made = self.machine.containment.namespace(view).await;
+                Some(made.map_err(|error| fault(protocol::chain(&error)))?)
+            }
+        };
         let mut log = Log::default();
-        let all = self.run_all(&bench, &group.0, &mut log);
+        let all = self.run_all(&bench, &group.0, namespace.as_ref(), &mut log);
         let outcome = match tokio::time::timeout(self.limit, all).await {
             Ok(outcome) => outcome,
             Err(_) => {
@@ -200,13 +218,19 @@ impl Work {
         })
     }
 
-    async fn run_all(&self, bench: &Bench, group: &AgentGroup, log: &mut Log) -> Result<(), String> {
+    async fn run_all(
+        &self,
+        bench: &Bench,
+        group: &AgentGroup,
+        namespace: Option<&OwnedFd>,
+        log: &mut Log,
+    ) -> Result<(), String> {
         for (place, program) in self.programs.iter().enumerate() {
             let shown = shown(program);
             let what = format!("prepare {} of {} (`{shown}`)", place + 1, self.programs.len());
             log.add(format!("+ {shown}\n").as_bytes());
             let status = self
-                .run_one(program, bench, group, log)
+                .run_one(program, bench, group, namespace, log)
                 .await
                 .map_err(|error| format!("{what} could not be run: {error}"))?;
             match (status.code(), std::os::unix::process::ExitStatusExt::signal(&status)) {
@@ -223,6 +247,7 @@ impl Work {
         program: &[String],
         bench: &Bench,
         group: &AgentGroup,
+        namespace: Option<&OwnedFd>,
         log: &mut Log,
     ) -> io::Result<std::process::ExitStatus> {
         let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -234,7 +259,8 @@ impl Work {
         // How its processes are found where there are no groups.
         command.env(AGENT_VARIABLE, &bench.id);
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).kill_on_drop(true);
-        crate::sys::spawn::join_groups(&mut command, &group.agent_procs, self.user.as_ref())
+        let entrance = namespace.map(|view| Entrance::new(view.try_clone()?, &bench.tree)).transpose()?;
+        crate::sys::spawn::join_groups(&mut command, &group.agent_procs, entrance, self.user.as_ref())
             .map_err(|(path, error)| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         let mut child = command.spawn()?;
         // With it the last copy of the writing end that is ours.

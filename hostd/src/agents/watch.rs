@@ -12,7 +12,7 @@ use protocol::ids::AgentId;
 use protocol::shim::{Event, ExitRecord};
 use tokio::time::MissedTickBehavior;
 
-use super::exit::{begin_of_launch, exit_seen, read_exit, read_shim, stats_of};
+use super::exit::{Believed, begin_of_launch, believed_exit, exit_seen, read_shim, stats_of};
 use super::session::keep_session;
 use super::shim_link::{LinkError, ShimLink};
 use crate::bus::Shipment;
@@ -168,15 +168,22 @@ async fn proven_end(machine: &Handle, watched: &Watched) -> Option<Input> {
     let Watched { record, folder, shim, group, .. } = watched;
     let (agent, shim) = (record.agent, *shim);
     let launch = record.launch;
-    let record = match read_exit(folder, launch) {
-        Ok(record) => record,
+    let believed = || believed_exit(folder, record, read_shim(folder, launch)?.as_ref());
+    let exit = match believed() {
+        Ok(Believed { record, refused }) => {
+            if let Some(why) = refused {
+                tracing::warn!(%agent, why, "an exit record is not believed");
+                machine.tell(Input::Degraded { agent, what: "exit-record-refused", degraded: true }).await;
+            }
+            record
+        }
         Err(error) => {
             tracing::warn!(%agent, error, "an exit record cannot be told: unknown");
             return None;
         }
     };
-    if let Some(record) = record.as_ref().filter(|record| record.drained) {
-        return empty(group, agent).await.then(|| Input::Ended { agent, exit: seen(record, group) });
+    if let Some(exit) = exit.as_ref().filter(|exit| exit.drained) {
+        return empty(group, agent).await.then(|| Input::Ended { agent, exit: seen(exit, group) });
     }
     match shim.is_alive() {
         Ok(true) => None,
@@ -186,14 +193,14 @@ async fn proven_end(machine: &Handle, watched: &Watched) -> Option<Input> {
         }
         Ok(false) => {
             // The shim may have written its last word between the read and its end.
-            let record = read_exit(folder, launch).ok().flatten();
+            let Believed { record, refused } = believed().unwrap_or_default();
             if !empty(group, agent).await {
                 machine.tell(Input::Degraded { agent, what: "survivors", degraded: true }).await;
                 return None;
             }
             Some(match record {
                 Some(record) => Input::Ended { agent, exit: seen(&record, group) },
-                None => Input::SupervisorLost { agent, launch, detail: lost(shim) },
+                None => Input::SupervisorLost { agent, launch, detail: lost(shim, refused) },
             })
         }
     }
@@ -205,8 +212,15 @@ fn seen(record: &ExitRecord, group: &AgentGroup) -> ExitSeen {
 
 /// How a lost supervisor is told of.
 #[must_use]
-pub(super) fn lost(shim: ProcessRef) -> String {
-    format!("its supervisor (pid {}) ended without an exit record; its processes were ended", shim.pid)
+pub(super) fn lost(shim: ProcessRef, refused: Option<String>) -> String {
+    let pid = shim.pid;
+    match refused {
+        None => format!("its supervisor (pid {pid}) ended without an exit record; its processes were ended"),
+        Some(why) => format!(
+            "its supervisor (pid {pid}) ended, and an exit record that it did not write was refused: {why}; its \
+             processes were ended"
+        ),
+    }
 }
 
 /// Whether nothing of the agent lives; what a gone supervisor left is ended first.

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::busy;
 use crate::agents::{environment_of, name_agent};
 use crate::bus::Replier;
+use crate::containment::{ContainmentError, Entrance};
 use crate::machine::Handle;
 
 pub(super) const OUTPUT_PIECE: usize = 64 << 10;
@@ -88,7 +89,8 @@ pub(super) async fn launch(
     let mut command = tokio::process::Command::new(name);
     command.args(arguments).env_clear().envs(&variables.0).current_dir(folder.join("work"));
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    crate::sys::spawn::join_groups(&mut command, &group.agent_procs, user.launch.as_ref())
+    let entrance = entrance_of(&folder, record.launch).map_err(|error| failed(protocol::chain(&error)))?;
+    crate::sys::spawn::join_groups(&mut command, &group.agent_procs, entrance, user.launch.as_ref())
         .map_err(|(path, error)| failed(format!("{}: {error}", path.display())))?;
     command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -99,6 +101,14 @@ pub(super) async fn launch(
         }
         _ => failed(format!("{name}: {error}")),
     })
+}
+
+/// It sees what the agent sees.
+fn entrance_of(folder: &std::path::Path, launch: u32) -> Result<Option<Entrance>, ContainmentError> {
+    match crate::agents::shim_of(folder, launch) {
+        Some(shim) => Entrance::beside(shim.pid, &folder.join("work")),
+        None => Err(ContainmentError::Enter(std::io::ErrorKind::NotFound.into())),
+    }
 }
 
 /// What is ended has no limits for anything to run in.

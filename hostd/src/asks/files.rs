@@ -69,10 +69,8 @@ pub(super) async fn write(
     let machine = machine.clone();
     let step = move || {
         machine.uploads.step(agent, &write, || {
-            let begun = as_user(place.user.as_ref(), || {
-                let root = Root::open(&place.parent, place.name)?;
-                Staged::begin(&root, &write.path, &write.upload)
-            });
+            let root = Root::open(&place.parent, place.name)?;
+            let begun = as_user(place.user.as_ref(), || Staged::begin(&root, &write.path, &write.upload));
             begun.map_err(|source| FileError::Io { what: "take on the agent's user", source })?
         })
     };
@@ -85,12 +83,12 @@ async fn at<T: Send + 'static>(
     work: impl FnOnce(&Root, &FilePath) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, WireError> {
     let done = tokio::task::spawn_blocking(move || {
-        let done = as_user(place.user.as_ref(), || {
-            let root = Root::open(&place.parent, place.name)?;
-            work(&root, &path)
-        });
-        done.map_err(|source| FileError::Io { what: "take on the agent's user", source })
-            .and_then(|done| done)
+        // The way there leads through folders of hostd's that the agent's user may not enter.
+        Root::open(&place.parent, place.name)
+            .and_then(|root| {
+                let done = as_user(place.user.as_ref(), || work(&root, &path));
+                done.map_err(|source| FileError::Io { what: "take on the agent's user", source })?
+            })
             .map_err(|error| wire_error(&path, &error))
     });
     done.await.map_err(|error| broke_off(&error))?

@@ -19,6 +19,7 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use super::process::ProcessRef;
+use crate::containment::Entrance;
 
 /// Signals 1 to 64 exist.
 const KERNEL_SIGNALS: usize = 64;
@@ -123,7 +124,8 @@ pub fn spawn_shim(spawn: ShimSpawn<'_>) -> Result<SpawnedShim, SpawnError> {
     Ok(SpawnedShim { process, child })
 }
 
-/// Lets a program that is about to be started join `procs`, in a session of its own, and take on `user` after that;
+/// Lets a program that is about to be started join `procs`, in a session of its own, enter a view through `entrance`,
+/// and take on `user` after that;
 /// see `AgentGroup::agent_procs`.
 ///
 /// # Errors
@@ -131,9 +133,16 @@ pub fn spawn_shim(spawn: ShimSpawn<'_>) -> Result<SpawnedShim, SpawnError> {
 pub fn join_groups(
     command: &mut Command,
     procs: &[PathBuf],
+    entrance: Option<Entrance>,
     user: Option<&LaunchUser>,
 ) -> Result<(), (PathBuf, io::Error)> {
     prepare_child(command, procs, None, None)?;
+    if let Some(Entrance { namespace, folder }) = entrance {
+        run_before_exec(command, move || {
+            nix::sched::setns(&namespace, nix::sched::CloneFlags::CLONE_NEWNS)?;
+            Ok(nix::unistd::chdir(folder.as_c_str())?)
+        });
+    }
     if let Some(user) = user {
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
@@ -176,7 +185,8 @@ pub(super) fn prepare_child(
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn run_before_exec(command: &mut Command, in_child: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
     // SAFETY: what is passed here only makes system calls (setsid, rt_sigaction, write, getrlimit, setrlimit,
-    // close_range, fcntl, setgroups, setgid, setuid) on values made before the fork; it takes no lock and allocates nothing
+    // close_range, fcntl, setns, chdir, setgroups, setgid, setuid) on values made before the fork; it takes no lock and
+    // allocates nothing
     // unless a call fails, and then only the error number is carried.
     unsafe { command.pre_exec(in_child) };
 }
@@ -237,7 +247,7 @@ mod tests {
         assert_ne!(ignored(&std::fs::read_to_string("/proc/self/status").unwrap()), 0);
         let mut command = Command::new("cat");
         command.arg("/proc/self/status");
-        join_groups(&mut command, &[], None).unwrap();
+        join_groups(&mut command, &[], None, None).unwrap();
         let said = command.output().await.unwrap().stdout;
         assert_eq!(ignored(&String::from_utf8(said).unwrap()), 0);
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::containment::Isolation;
+
 use crate::agent::{AgentSpec, End, Phase};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, Region, Seq};
 use crate::message::MessageFacts;
@@ -67,6 +69,9 @@ pub struct Report {
     pub enforced: Vec<String>,
     #[serde(default)]
     pub user: String,
+    /// What keeps its program off hostd's records and off other agents; `None` before its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     #[serde(default)]
     pub usage: Usage,
     /// What the last order asks for and is not in force. `spec` is what is.
@@ -245,6 +250,12 @@ pub struct HostFacts {
     /// Why agents cannot be frozen here, with what mends it; `None` where they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cannot_freeze: Option<String>,
+    /// Whom hostd runs as; empty from an older one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// Why agents cannot run as another user than `user` here; `None` where they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_change_user: Option<String>,
 }
 
 /// One agent in a digest: enough to see that a report was missed, and how quiet it is.

@@ -2,15 +2,15 @@
 //!
 //! `launch.json` is written by hostd; `shim.json` and `exit.json` by the shim, whole, by rename. A running shim is
 //! never replaced, so every released version of these shapes is read for ever: fields are only added (with a default),
-//! unknown fields are skipped, and an unknown cause or step reads as `Unknown`. How they are acted on lies in
-//! `phalanx-shim` and in hostd.
+//! unknown fields are skipped, and an unknown cause or step reads as `Unknown`.
 
 use std::fmt;
 use std::path::PathBuf;
 
+pub use crate::containment::{Keep, LaunchUser, View};
 use serde::{Deserialize, Serialize};
 
-/// Version of the three records. A reader takes any version: within one major shape fields are only added.
+/// Version of the three records. A reader takes any version.
 pub const RECORD_VERSION: u32 = 1;
 /// Version of the control socket's talk, offered in its [`Hello`](crate::codec::Hello).
 pub const SOCKET_VERSION: u16 = 1;
@@ -96,6 +96,15 @@ pub struct Launch {
     /// How often the agent was started, this time included; the shim copies it into its records.
     #[serde(default = "default_launch", skip_serializing_if = "is_default_launch")]
     pub launch: u32,
+    /// Of the agent's transcript; copied into the exit record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+    /// What the shim and all below it see of the file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<View>,
+    /// Whether the program can neither trace nor signal what it has not started, from Linux 6.12 on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scoped: bool,
 }
 
 const fn default_launch() -> u32 {
@@ -117,15 +126,6 @@ const fn default_cols() -> u16 {
 
 const fn default_grace_ms() -> u64 {
     10_000
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaunchUser {
-    pub uid: u32,
-    pub gid: u32,
-    /// Supplementary groups; all others are dropped.
-    #[serde(default)]
-    pub groups: Vec<u32>,
 }
 
 /// The line on `ready_fd`: the program has been exec'd, or why it was not.
@@ -209,6 +209,11 @@ pub struct ExitRecord {
     /// That of its [`Launch`].
     #[serde(default = "default_launch", skip_serializing_if = "is_default_launch")]
     pub launch: u32,
+    /// Who wrote it. Older shims say neither this nor the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shim: Option<ProcessRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
 }
 
 /// Resources of the program and of the descendants it waited for.

@@ -237,3 +237,22 @@ fn a_stop_ends_also_what_left_the_agents_cgroup() {
     assert!(state.is_empty() || state.contains(") Z "), "it lives on: {state}");
     assert!(is_out, "the trial did not leave its groups: {groups}");
 }
+
+/// A record that something else than its shim has put there, and a shim that was killed after it.
+#[test]
+fn a_forged_end_is_refused_and_told() {
+    let install = Install::start();
+    let other = install.create("other", &[], &["await", &install.text_path("end-now"), "exit", "0"]);
+    install.file("end-now", "");
+    ends_as(&install, "other", "STOPPED exited code 0");
+    let agent = install.create("forger", &[], &["hang"]);
+    let (shim, _) = install.shim_and_child(agent.id);
+    let record = |agent| install.agent_folder(agent).join("exit.json");
+    std::fs::copy(record(other.id), record(agent.id)).unwrap();
+    kill_and_wait(shim);
+    ends_as(&install, "forger", "CRASHED supervisor-lost");
+    let detail = install.agent("forger").end.unwrap().detail;
+    assert!(detail.contains("refused") && detail.contains(&other.id.to_string()), "{detail}");
+    let shown = install.run(&["show", "forger"]).text() + &install.run(&["why", "forger"]).text();
+    assert_eq!(shown.matches("refused").count(), 2, "{shown}");
+}

@@ -99,6 +99,9 @@ impl<'a> Plan<'a> {
         {
             report.send(WARNING, Broken::at(StartStep::Supervise, error));
         }
+        if self.launch.scoped {
+            crate::view::scope();
+        }
         if let Err(error) = self.take_on_user() {
             return Broken::at(StartStep::User, error);
         }

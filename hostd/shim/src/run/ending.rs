@@ -94,6 +94,8 @@ impl Supervisor {
             rows,
             cols,
             launch: self.record.launch,
+            shim: Some(self.record.shim),
+            epoch: self.launch.epoch.clone(),
         };
         self.end = Some(End { record, stored: None, folder_gone: false, leave_by: None });
         for answer in self.typist.close() {

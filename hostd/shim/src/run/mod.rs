@@ -93,8 +93,8 @@ fn serve(dir: &Path) -> Result<(), RunError> {
     }
     let old_umask = umask(Mode::from_bits_truncate(0o077));
     let signals = become_supervisor().map_err(RunError::Prepare)?;
-    let (agent, number) =
-        launch.as_ref().map(|launch| (launch.agent.clone(), launch.launch)).unwrap_or_default();
+    let told = launch.as_ref().map(|launch| (launch.agent.clone(), launch.launch, launch.epoch.clone()));
+    let told = told.unwrap_or_default();
     let started = launch
         .map_err(|error| failure(StartStep::Launch, 0, with_source(&error)))
         .and_then(|launch| start(launch, old_umask, signals));
@@ -108,7 +108,7 @@ fn serve(dir: &Path) -> Result<(), RunError> {
         Err(failure) => {
             log(&format!("the program was not started: {}", failure.message));
             let _ = std::fs::remove_file(file::SOCKET);
-            let stored = records::store(file::EXIT, &not_started(agent, number, failure.clone()));
+            let stored = records::store(file::EXIT, &not_started(told, failure.clone()));
             tell(ready, None, Some(failure));
             stored.map_err(RunError::Record)
         }
@@ -146,6 +146,10 @@ fn become_supervisor() -> io::Result<SignalFd> {
 
 fn start(launch: Launch, umask: Mode, signals: SignalFd) -> Result<Supervisor, StartFailure> {
     let environment = take_environment(&launch)?;
+    // Everything that the shim has is in its working folder, which it keeps; nobody below it finds a way there.
+    if let Some(view) = &launch.view {
+        crate::view::enter(view).map_err(|error| failure(StartStep::Supervise, 0, error.to_string()))?;
+    }
     let lacks = |what: &'static str| {
         move |error: io::Error| {
             failure(
@@ -222,7 +226,7 @@ fn listen() -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn not_started(agent: String, launch: u32, failure: StartFailure) -> ExitRecord {
+fn not_started((agent, launch, epoch): (String, u32, Option<String>), failure: StartFailure) -> ExitRecord {
     ExitRecord {
         version: RECORD_VERSION,
         agent,
@@ -243,6 +247,8 @@ fn not_started(agent: String, launch: u32, failure: StartFailure) -> ExitRecord 
         rows: 0,
         cols: 0,
         launch: launch.max(1),
+        shim: facts::process_ref(getpid().as_raw()).ok(),
+        epoch,
     }
 }
 

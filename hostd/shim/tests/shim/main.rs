@@ -16,4 +16,5 @@ mod output;
 mod records;
 mod support;
 mod typing;
+mod view;
 mod viewers;

@@ -44,6 +44,9 @@ pub(crate) fn launch(program: &str, args: &[&str]) -> Launch {
         lease_deadline_boottime_ms: None,
         nofile: None,
         ready_fd: None,
+        epoch: None,
+        view: None,
+        scoped: false,
     }
 }
 

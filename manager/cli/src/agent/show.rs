@@ -79,7 +79,7 @@ fn describe(row: &AgentRow) -> String {
     let joined = |words: Option<&Vec<String>>| words.map(|words| words.join(", ")).unwrap_or_default();
     let limit = |value: Option<u64>, show: fn(u64) -> String| value.map(show).unwrap_or_default();
     let is_destroyed = report.is_some_and(|report| report.life == Life::Destroyed);
-    let isolated = spec.user.is_some();
+    let isolation = report.and_then(|report| report.isolation);
     // What is in force; a wish that is not is among those not in force.
     let limits = report.map_or(&spec.limits, |report| &report.spec.limits);
     let phase = match report.and_then(|report| report.phase_reason) {
@@ -122,7 +122,7 @@ fn describe(row: &AgentRow) -> String {
         ),
         ("labels", spec.labels.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ")),
         ("user", report.map(|report| report.user.clone()).unwrap_or_default()),
-        ("isolation", if isolated { "user".to_owned() } else { "none".to_owned() }),
+        ("isolation", isolation.map(|isolation| isolation.to_string()).unwrap_or_default()),
         ("memory limit", limit(limits.memory_bytes, human_size)),
         (
             "cpu limit",

@@ -5,7 +5,7 @@ use protocol::api::{CreateAgent, Outcome, Reachability, Reply, Target};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, HostId, Region};
 use protocol::order::Discard;
-use protocol::report::Report;
+use protocol::report::{HostFacts, Report};
 use protocol::task::Waiting;
 use protocol::time::Timestamp;
 
@@ -59,7 +59,8 @@ impl Core {
                 let error = WireError::new(ErrorCode::Conflict, format!("an agent {:?} is there", spec.name));
                 return Err(error.hint("choose another name, or destroy that agent"));
             }
-            self.place_agent(now, &Demand::of(&spec.limits), create.host.as_ref())
+            let place = self.place_agent(now, &Demand::of(&spec.limits), create.host.as_ref())?;
+            self.check_user(spec.user.as_deref(), &place.0).map(|()| place)
         });
         let place = match checked {
             Ok(place) => place,
@@ -75,6 +76,18 @@ impl Core {
         let state = RequestState::Answered { reply: reply.clone() };
         self.keep_request(now, (caller.key, caller.digest), state, false);
         self.out.reply(caller.reply_to, Ok(reply));
+    }
+
+    /// An agent whose start must fail is not made.
+    fn check_user(&self, user: Option<&str>, host: &HostId) -> Result<(), WireError> {
+        let facts = self.fleet.host(host).and_then(|host| host.beat.as_ref()).map(|beat| &beat.facts);
+        match (user, facts) {
+            (Some(user), Some(HostFacts { user: own, cannot_change_user: Some(why), .. })) if user != own => {
+                let message = format!("host {host} cannot run an agent as user {user:?}: {why}");
+                Err(WireError::new(ErrorCode::Denied, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn place_agent(

@@ -352,6 +352,7 @@ impl World {
             holds: program.holds.clone(),
             enforced: Vec::new(),
             user: String::new(),
+            isolation: None,
             usage: Usage::default(),
             unmet: program.unmet.clone(),
             earlier: Vec::new(),

@@ -176,6 +176,7 @@ pub(crate) fn report() -> Report {
         holds: texts(&["notes.txt is not committed"]),
         enforced: texts(&["memory", "pids"]),
         user: text("worker"),
+        isolation: None,
         usage: Usage { cpu_ms: 1_540, memory_peak_bytes: 7_340_032 },
         unmet: Vec::new(),
         earlier: Vec::new(),
@@ -228,6 +229,7 @@ pub(crate) fn least_report() -> Report {
         holds: Vec::new(),
         enforced: Vec::new(),
         user: String::new(),
+        isolation: None,
         usage: Usage::default(),
         ..report()
     }

@@ -60,6 +60,8 @@ pub(crate) fn facts() -> HostFacts {
         disk_share_max_percent: 85,
         degraded: texts(&["no-cgroup-memory"]),
         cannot_freeze: None,
+        user: String::new(),
+        cannot_change_user: None,
     }
 }
 

@@ -277,6 +277,28 @@ fn a_host_that_cannot_freeze_says_why_and_what_helps() {
 }
 
 #[test]
+fn an_agent_of_a_user_that_its_host_cannot_take_on_is_refused_before_it_is_made() {
+    let mut world = World::new();
+    let host = world.hosts.get_mut(&host_id("one")).unwrap();
+    host.facts.user = String::from("ann");
+    host.facts.cannot_change_user = Some(String::from("hostd does not run as root"));
+    world.beat("one");
+    for (user, refused) in [(None, false), (Some("ann"), false), (Some("bob"), true)] {
+        let mut create = create(world.key(), user.unwrap_or("none"));
+        create.spec.user = user.map(str::to_owned);
+        match world.ask(Mutation::CreateAgent(Box::new(create))) {
+            Ok(_) => assert!(!refused, "{user:?}"),
+            Err(error) => {
+                assert!(
+                    refused && error.code == ErrorCode::Denied && error.message.contains("root"),
+                    "{error:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_name_that_would_be_taken_for_an_id_is_refused() {
     let mut world = World::new();
     let agent = world.create("a").unwrap();

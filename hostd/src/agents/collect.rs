@@ -109,6 +109,8 @@ pub(super) fn to_report(record: &AgentRecord, collected: &workspace::Collected) 
         result,
         problems,
         outputs: collected.outputs.iter().map(|output| to_output(&output.path, output)).collect(),
+        unknown_submodules: collected.unknown_submodules.clone(),
+        source_moved: collected.source_moved.clone(),
         failed: None,
     }
 }

@@ -280,6 +280,8 @@ async fn make_workspace(
                         CheckoutKind::Clone => Wanted::Clone,
                         CheckoutKind::Worktree => Wanted::Worktree,
                     };
+                    let watched = machine.workspaces.watch_source(folder, &resolved.repository).await;
+                    watched.map_err(workspace_error)?;
                     let (repo, branch) = (Some(resolved), branch.clone());
                     let spec = PrepareSpec { repo, branch, user: owner, kind, prepared };
                     let made = machine.workspaces.prepare(folder, &spec).await;

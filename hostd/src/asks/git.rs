@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use protocol::error::{ErrorCode, WireError};
-use protocol::merge::MergeWish;
+use protocol::merge::{MergeWish, RecordedBranch};
 use protocol::order::{Answer, ResolvedBase};
 
 use crate::machine::Handle;
@@ -46,8 +46,9 @@ pub(super) async fn merge_look(
     machine: &Handle,
     repo: &str,
     into: Option<&str>,
+    recorded: &[RecordedBranch],
 ) -> Result<Answer, WireError> {
-    let target = machine.workspaces.merge_target(Path::new(repo), into).await;
+    let target = machine.workspaces.merge_target(Path::new(repo), into, recorded).await;
     target.map(Answer::MergeTarget).map_err(|error| workspace_error(&error))
 }
 
@@ -70,7 +71,7 @@ pub(super) async fn advance(
     let repository = workspaces.locate(Path::new(repo)).await.map_err(|error| workspace_error(&error))?;
     match workspaces.land(&repository, &branch, &commit, from.as_deref()).await {
         Ok(_) => Ok(Answer::Landed { branch, commit }),
-        Err(WorkspaceError::RefMoved { .. }) => merge_look(machine, repo, Some(&branch)).await,
+        Err(WorkspaceError::RefMoved { .. }) => merge_look(machine, repo, Some(&branch), &[]).await,
         Err(error) => Err(workspace_error(&error)),
     }
 }
@@ -96,6 +97,7 @@ pub(super) fn workspace_error(error: &WorkspaceError) -> WireError {
         | WorkspaceError::Moving { .. }
         | WorkspaceError::InTheWay { .. }
         | WorkspaceError::Covered { .. }
+        | WorkspaceError::UnknownSubmodules { .. }
         | WorkspaceError::NoRepository => ErrorCode::Conflict,
         WorkspaceError::RelativePath { .. }
         | WorkspaceError::NotAFolder { .. }

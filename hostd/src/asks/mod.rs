@@ -146,7 +146,9 @@ pub async fn answer(machine: &Handle, asked: Asked, replier: Replier) {
         Question::Land { repo, branch, commit, from } => {
             git::land(machine, &repo, branch, commit, from).await
         }
-        Question::MergeLook { repo, into } => git::merge_look(machine, &repo, into.as_deref()).await,
+        Question::MergeLook { repo, into, recorded } => {
+            git::merge_look(machine, &repo, into.as_deref(), &recorded).await
+        }
         Question::Merge(wish) => git::merge(machine, &wish).await,
         Question::Advance { repo, branch, commit, from } => {
             git::advance(machine, &repo, branch, commit, from).await

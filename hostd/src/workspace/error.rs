@@ -48,6 +48,10 @@ pub enum WorkspaceError {
     BadManifest { path: PathBuf, detail: String },
     #[error("the workspace {} has no git repository that may be used: {detail}", path.display())]
     WorkspaceTampered { path: PathBuf, detail: String },
+    #[error(
+        "the repository does not have the commit of {what}; commit it there, or fetch it there, and merge again"
+    )]
+    UnknownSubmodules { what: String },
     #[error("the workspace has no repository")]
     NoRepository,
     #[error("{} changed while it was read; stop or pause the agent first", path.display())]

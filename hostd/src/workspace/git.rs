@@ -109,6 +109,12 @@ impl Git {
         Ok(git)
     }
 
+    /// Whether it is of this version or a later one.
+    pub(crate) fn is_at_least(&self, wanted: (u32, u32)) -> bool {
+        let mut parts = self.version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= wanted
+    }
+
     /// Where git folders for one job are made.
     pub(crate) fn scratch(&self) -> &Path {
         &self.scratch

@@ -24,6 +24,7 @@ mod refs;
 mod remove;
 mod repository;
 mod result;
+mod source;
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -59,8 +59,9 @@ pub(crate) fn check_ref(what: &'static str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A branch name without `refs/heads/`.
+/// A branch name, with or without `refs/heads/`; the full name.
 pub(crate) fn check_branch(name: &str) -> Result<String> {
+    let name = name.strip_prefix("refs/heads/").unwrap_or(name);
     if name == "HEAD" {
         return Err(Error::BadName {
             what: "a branch",

@@ -14,6 +14,9 @@ use super::overlay::{self, Overlay};
 use super::repository::{Repository, Resolved};
 use super::{PrepareSpec, Wanted, Workspace, Workspaces, blocking, names, refs, remove};
 
+const WORKTREE_SHARES: &str = "a linked worktree shares the stash, branches and settings of its repository with you and \
+     with every other worktree: what one of them stashes, another can pop";
+
 impl Workspaces {
     pub(super) async fn prepare_now(&self, agent_dir: &Path, spec: &PrepareSpec) -> Result<Workspace> {
         if spec.repo.is_some() {
@@ -262,6 +265,7 @@ impl Workspaces {
             checkout::give_all(&folders.work, owner)?;
             checkout::give(&git_dir.join("index"), owner)?;
             draft.kind = Kind::Worktree;
+            draft.warnings.push(WORKTREE_SHARES.to_owned());
             draft.worktree_git_dir = Some(git_dir);
             manifest::write(&folders, &draft)?;
             Ok(Workspace::new(&folders, draft))

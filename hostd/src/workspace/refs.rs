@@ -124,6 +124,25 @@ async fn transact(
     Err(Error::RefRefused { name, detail: done.stderr })
 }
 
+/// Drops a branch that is still at this commit and checked out nowhere; one that is elsewhere or gone stays as it is.
+pub(crate) async fn drop_branch_at(
+    git: &Git,
+    repository: &Repository,
+    full: &str,
+    commit: &str,
+) -> Result<()> {
+    let now = read(git, repository, &[full.to_owned()]).await?.remove(full);
+    if now.as_deref() != Some(commit) || checked_out_at(git, repository, full).await?.is_some() {
+        return Ok(());
+    }
+    let input = format!("delete {full}\0{commit}\0");
+    match transact(git, repository, input, full.to_owned(), "phalanx: unused").await {
+        // Somebody moved it meanwhile.
+        Err(Error::RefRefused { .. }) => Ok(()),
+        other => other,
+    }
+}
+
 /// Drops refs of ours; those already gone are fine.
 pub(crate) async fn drop_all(git: &Git, repository: &Repository, names: &[String]) -> Result<()> {
     let whatever = names.iter().map(|name| (name.clone(), String::new()));

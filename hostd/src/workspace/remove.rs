@@ -16,12 +16,15 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::error::{At, Error, Result};
 use super::manifest::{self, Folders, Kind};
 use super::overlay::{self, Unmounted};
-use super::{Removed, Workspaces, blocking};
+use super::{Removed, Workspaces, blocking, refs};
 
 /// Most leftovers that an error names.
 const NAMED: usize = 20;
 /// Deeper folders are moved up, so that neither descriptors nor stack run out.
 const DEPTH: usize = 64;
+
+/// Branches that were made for agents. One that is still at its base holds no work.
+const OURS: &str = "phalanx/";
 
 impl Workspaces {
     pub(super) async fn remove_now(&self, agent_dir: &Path) -> Result<Removed> {
@@ -32,6 +35,10 @@ impl Workspaces {
             let folders = folders.clone();
             blocking("remove a workspace", move || folders_and_manifest(&folders)).await?
         };
+        let unused = worktree.as_ref().and_then(|manifest| {
+            let branch = manifest.branch.as_ref().filter(|branch| branch.starts_with(OURS))?;
+            Some((format!("refs/heads/{branch}"), manifest.base_commit.clone()?))
+        });
         let registered = worktree.and_then(|manifest| manifest.repository.zip(manifest.worktree_git_dir));
         if let Some((repository, git_dir)) = registered {
             // Only this one: `worktree prune` would take others whose folders are elsewhere just now.
@@ -40,6 +47,9 @@ impl Workspaces {
             let inside = git_dir.parent() == Some(&repository.common_dir.join("worktrees"));
             if inside && git_dir.symlink_metadata().is_ok() {
                 blocking("remove a worktree's record", move || remove_tree(&git_dir)).await?;
+            }
+            if let Some((branch, base)) = unused {
+                refs::drop_branch_at(&self.git, &repository, &branch, &base).await?;
             }
         }
         Ok(removed)

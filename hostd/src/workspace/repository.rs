@@ -1,7 +1,7 @@
 //! Finds a person's repository from a path and turns a base name into a commit, now.
 //! Writes nothing there. Leaves to others: bases, refs and every later use of the commit.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -52,14 +52,17 @@ impl Repository {
     }
 }
 
-/// How long "has uncommitted changes" is kept: a hint for a warning, asked once per agent.
-const DIRTY_KEPT: Duration = Duration::from_secs(1);
+/// How long the uncommitted changes of a checkout are kept: a hint for a warning, asked once per agent.
+const CHANGES_KEPT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     places: Mutex<HashMap<PathBuf, (Inodes, Repository)>>,
-    dirty: tokio::sync::Mutex<HashMap<PathBuf, (Instant, Option<bool>)>>,
+    changes: tokio::sync::Mutex<HashMap<PathBuf, (Instant, Option<Changes>)>>,
 }
+
+/// Lines of `git status --porcelain`.
+type Changes = BTreeSet<String>;
 
 /// Device and inode of the git folder and the common folder.
 type Inodes = [(u64, u64); 2];
@@ -181,8 +184,23 @@ async fn discover(git: &Git, path: &Path, act_as: Option<User>) -> Result<Reposi
     })
 }
 
-/// The commit that `base` (HEAD when none) names at this moment.
+/// The commit that `base` (HEAD when none) names at this moment, and whether the checkout has more than that.
 pub(crate) async fn resolve(git: &Git, known: &Known, path: &Path, base: Option<&str>) -> Result<Resolved> {
+    let (head, mut resolved) = look_up(git, known, path, base).await?;
+    resolved.dirty = match head {
+        Some(head) if !resolved.repository.bare => dirty(git, known, &resolved.repository, &head).await,
+        _ => Some(false),
+    };
+    Ok(resolved)
+}
+
+/// A name that is a branch as well as a tag means the branch, as it does to `git switch`; `refs/tags/NAME` names the tag.
+pub(crate) async fn look_up(
+    git: &Git,
+    known: &Known,
+    path: &Path,
+    base: Option<&str>,
+) -> Result<(Option<String>, Resolved)> {
     if let Some(base) = base {
         check_base_name(base)?;
     }
@@ -194,14 +212,26 @@ pub(crate) async fn resolve(git: &Git, known: &Known, path: &Path, base: Option<
         .act_as(repository.act_as)
         .args(["cat-file", "--batch-check"])
         // On standard input a name can be no option.
-        .stdin(format!("HEAD^{{commit}}\n{named}^{{commit}}\n{named}^{{tree}}\n"))
+        .stdin(
+            [
+                "HEAD^{commit}",
+                &format!("refs/heads/{named}^{{commit}}"),
+                &format!("refs/heads/{named}^{{tree}}"),
+            ]
+            .into_iter()
+            .chain([&*format!("{named}^{{commit}}"), &*format!("{named}^{{tree}}")])
+            .fold(String::new(), |lines, name| lines + name + "\n"),
+        )
         .ok()
         .await?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let mut lines = answer.lines();
     let head = found_object(lines.next());
+    let branch = (found_object(lines.next()), found_object(lines.next()));
     let commit_line = lines.next();
-    let (Some(commit), Some(tree)) = (found_object(commit_line), found_object(lines.next())) else {
+    let anything = (found_object(commit_line), found_object(lines.next()));
+    let is_branch = named != "HEAD" && branch.0.is_some();
+    let (Some(commit), Some(tree)) = (if is_branch { branch } else { anything }) else {
         return Err(match base {
             None => Error::EmptyRepository { repo: repository.path },
             Some(base) if commit_line.is_some_and(|line| line.ends_with(" ambiguous")) => {
@@ -214,11 +244,19 @@ pub(crate) async fn resolve(git: &Git, known: &Known, path: &Path, base: Option<
         });
     };
     let head_branch = head_branch(git, &repository).await?;
-    let dirty = match head {
-        Some(head) if !repository.bare => dirty(git, known, &repository, &head).await,
-        _ => Some(false),
-    };
-    Ok(Resolved { repository, commit, tree, head_branch, dirty })
+    Ok((head, Resolved { repository, commit, tree, head_branch, dirty: None }))
+}
+
+/// Whether files that git tracks differ from the commit. Untracked files are in no branch and hold nothing up.
+pub(crate) async fn has_changes(git: &Git, known: &Known, path: &Path) -> Result<bool> {
+    let (head, resolved) = look_up(git, known, path, None).await?;
+    match head {
+        Some(head) if !resolved.repository.bare => {
+            let changes = look_for_changes(git, &resolved.repository, &head, "--untracked-files=no").await?;
+            Ok(!changes.is_empty())
+        }
+        _ => Ok(false),
+    }
 }
 
 fn check_base_name(base: &str) -> Result<()> {
@@ -271,28 +309,63 @@ async fn head_branch(git: &Git, repository: &Repository) -> Result<Option<String
     Ok(head.strip_prefix("ref: refs/heads/").map(str::to_owned))
 }
 
-/// A failure here is no reason to refuse an agent: the answer only feeds a warning.
 async fn dirty(git: &Git, known: &Known, repository: &Repository, head: &str) -> Option<bool> {
-    let mut kept = known.dirty.lock().await;
-    if let Some((at, answer)) = kept.get(&repository.git_dir)
-        && at.elapsed() < DIRTY_KEPT
-    {
-        return *answer;
+    changes(git, known, repository, head).await.map(|changes| !changes.is_empty())
+}
+
+/// How old an answer may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// As [`CHANGES_KEPT`] says.
+    Kept,
+    Now,
+}
+
+/// Files of the checkout that are not as HEAD has them; `None`: there is no checkout, or it could not be told.
+pub(crate) async fn status(
+    git: &Git,
+    known: &Known,
+    repository: &Repository,
+    freshness: Freshness,
+) -> Option<BTreeSet<String>> {
+    if repository.bare {
+        return None;
     }
-    let answer = match look_for_changes(git, repository, head).await {
-        Ok(dirty) => Some(dirty),
+    let call = git.call("look up HEAD").git_dir(&repository.git_dir).act_as(repository.act_as);
+    let head = call.args(["rev-parse", "--verify", "-q", "HEAD^{commit}"]).ok().await.ok()?;
+    if freshness == Freshness::Now {
+        known.changes.lock().await.remove(&repository.git_dir);
+    }
+    changes(git, known, repository, String::from_utf8_lossy(&head).trim()).await
+}
+
+/// A failure here is no reason to refuse an agent: the answer only feeds warnings.
+async fn changes(git: &Git, known: &Known, repository: &Repository, head: &str) -> Option<Changes> {
+    let mut kept = known.changes.lock().await;
+    if let Some((at, answer)) = kept.get(&repository.git_dir)
+        && at.elapsed() < CHANGES_KEPT
+    {
+        return answer.clone();
+    }
+    let answer = match look_for_changes(git, repository, head, "--untracked-files=normal").await {
+        Ok(changes) => Some(changes),
         Err(error) => {
             tracing::debug!(repo = %repository.path.display(), error = protocol::chain(&error), "uncommitted changes not known");
             None
         }
     };
-    kept.insert(repository.git_dir.clone(), (Instant::now(), answer));
+    kept.insert(repository.git_dir.clone(), (Instant::now(), answer.clone()));
     answer
 }
 
 /// Through a git folder of ours and a copy of the index: no filter of the repository runs, and the
 /// person's index is not refreshed under his hands.
-async fn look_for_changes(git: &Git, repository: &Repository, head: &str) -> Result<bool> {
+async fn look_for_changes(
+    git: &Git,
+    repository: &Repository,
+    head: &str,
+    untracked: &str,
+) -> Result<Changes> {
     let scratch = GitDir::scratch(git, &repository.object_format, &[&repository.objects()], Head::At(head))?;
     scratch.take_index(&repository.git_dir)?;
     scratch.take_excludes(&repository.common_dir)?;
@@ -300,10 +373,14 @@ async fn look_for_changes(git: &Git, repository: &Repository, head: &str) -> Res
         .call("look for uncommitted changes")
         .git_dir(scratch.path())
         .work_tree(&repository.path)
-        .args(["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty"])
+        .args(["status", "--porcelain", "-z", untracked, "--ignore-submodules=dirty"])
         .ok()
         .await?;
-    Ok(!listed.is_empty())
+    Ok(String::from_utf8_lossy(&listed)
+        .split('\0')
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect())
 }
 
 /// A short name that stays the same for one repository and is safe in a path.

@@ -16,5 +16,6 @@ mod merging;
 mod preparing;
 mod repository;
 mod snapshots;
+mod source;
 mod taking_away;
 mod users;

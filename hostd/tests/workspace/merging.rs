@@ -1,7 +1,7 @@
 //! Merges in a private checkout: the person's files stay as they are, conflicts are told and never committed.
 
 use hostd::workspace::{Landed, WorkspaceError};
-use protocol::merge::{MergeResult, MergeWish};
+use protocol::merge::{MergeResult, MergeWish, RecordedBranch};
 use protocol::time::Timestamp;
 
 use super::fixture::{Fixture, fingerprint, git};
@@ -28,6 +28,7 @@ fn wish(fixture: &Fixture, onto: &str, work: &str) -> MergeWish {
         message: "Merge task x\n\nTask: x\n".to_owned(),
         at: Timestamp(1_700_000_000_000),
         keep: "refs/phalanx/run/merge/1".to_owned(),
+        dry_run: false,
     }
 }
 
@@ -135,13 +136,13 @@ async fn what_a_person_merged_by_hand_is_known() {
 #[tokio::test]
 async fn a_branch_that_is_checked_out_or_moved_is_told_and_not_moved() {
     let fixture = Fixture::new().await;
-    let target = fixture.workspaces.merge_target(&fixture.repo, None).await.unwrap();
+    let target = fixture.workspaces.merge_target(&fixture.repo, None, &[]).await.unwrap();
     let at = Some(fixture.repo.canonicalize().unwrap().display().to_string());
     assert_eq!((target.branch.as_str(), &target.checked_out, target.dirty), ("main", &at, false));
-    fixture.write("untracked.txt", "mine\n");
-    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
-    assert!(fixture.workspaces.merge_target(&fixture.repo, Some("main")).await.unwrap().dirty);
-    let new = fixture.workspaces.merge_target(&fixture.repo, Some("new")).await.unwrap();
+    fixture.write("README", "mine\n");
+    assert!(fixture.workspaces.merge_target(&fixture.repo, Some("main"), &[]).await.unwrap().dirty);
+    fixture.git(&["restore", "README"]);
+    let new = fixture.workspaces.merge_target(&fixture.repo, Some("new"), &[]).await.unwrap();
     assert_eq!((new.tip, new.start, new.checked_out), (None, fixture.head(), None));
     let repository = fixture.workspaces.locate(&fixture.repo).await.unwrap();
     let (first, result) = (fixture.head(), work(&fixture, "x", &[("x", "x")]));
@@ -150,9 +151,9 @@ async fn a_branch_that_is_checked_out_or_moved_is_told_and_not_moved() {
     fixture.git(&["branch", "other"]);
     let lost = fixture.workspaces.land(&repository, "other", &result, Some(&result)).await;
     assert!(matches!(lost, Err(WorkspaceError::RefMoved { .. })) || lost.is_ok());
-    assert!(fixture.workspaces.merge_target(&fixture.repo, Some("a..b")).await.is_err());
+    assert!(fixture.workspaces.merge_target(&fixture.repo, Some("a..b"), &[]).await.is_err());
     fixture.git(&["checkout", "-q", "--detach"]);
-    let detached = fixture.workspaces.merge_target(&fixture.repo, None).await.unwrap_err();
+    let detached = fixture.workspaces.merge_target(&fixture.repo, None, &[]).await.unwrap_err();
     assert!(matches!(detached, WorkspaceError::DetachedHead { .. }), "{detached:?}");
 }
 
@@ -183,4 +184,95 @@ async fn a_repository_cannot_make_a_merge_run_anything() {
     let _ = std::fs::remove_file(&owned);
     let _ = merge(&fixture, &tip, &two).await;
     assert!(!owned.exists(), "a driver, filter or hook of the repository ran");
+}
+
+#[tokio::test]
+async fn a_dry_run_leaves_no_ref() {
+    let fixture = Fixture::new().await;
+    let result = work(&fixture, "mine", &[("mine.txt", "1\n")]);
+    let refs = fixture.git(&["for-each-ref"]);
+    let repository = fixture.workspaces.locate(&fixture.repo).await.unwrap();
+    let wish = MergeWish { dry_run: true, ..wish(&fixture, &fixture.head(), &result) };
+    let merged = fixture.workspaces.merge(&repository, &wish).await.unwrap();
+    assert!(matches!(merged, MergeResult::Merged { .. }), "{merged:?}");
+    assert_eq!(fixture.git(&["for-each-ref"]), refs);
+}
+
+#[tokio::test]
+async fn attributes_of_the_branch_say_how_its_files_are_merged() {
+    let fixture = Fixture::new().await;
+    let attributes = work(&fixture, "attributes", &[("list/.gitattributes", "*.txt merge=union\n")]);
+    let base = merged(&fixture, &fixture.head(), &attributes).await;
+    fixture.git(&["update-ref", "refs/heads/based", &base]);
+    let one = work(&fixture, "one", &[("list/a.txt", "one\n")]);
+    let two = work(&fixture, "two", &[("list/a.txt", "two\n")]);
+    let tip = merged(&fixture, &base, &one).await;
+    let tip = merged(&fixture, &tip, &two).await;
+    assert_eq!(fixture.git(&["show", &format!("{tip}:list/a.txt")]), "one\ntwo");
+}
+
+#[tokio::test]
+async fn commits_that_a_branch_got_after_acceptance_are_told_until_they_are_merged() {
+    let fixture = Fixture::new().await;
+    let result = work(&fixture, "mine", &[("mine.txt", "1\n")]);
+    fixture.git(&["branch", "task", &result]);
+    let look = async |recorded: &[RecordedBranch]| {
+        fixture.workspaces.merge_target(&fixture.repo, Some("refs/heads/main"), recorded).await.unwrap()
+    };
+    let recorded = [RecordedBranch { branch: "task".to_owned(), commit: result.clone() }];
+    assert_eq!(look(&recorded).await.moved, []);
+    let tree = fixture.git(&["rev-parse", &format!("{result}^{{tree}}")]);
+    let late = fixture.git(&["commit-tree", &tree, "-p", &result, "-m", "by hand"]);
+    fixture.git(&["branch", "-f", "task", &late]);
+    let target = look(&recorded).await;
+    assert_eq!((target.branch.as_str(), target.moved.len()), ("main", 1));
+    assert_eq!((&target.moved[0].tip, target.moved[0].commits), (&late, 1));
+    assert!(target.moved[0].shown[0].ends_with("by hand"), "{:?}", target.moved);
+    fixture.git(&["merge", "-q", "task"]);
+    assert_eq!(look(&recorded).await.moved, []);
+}
+
+#[tokio::test]
+async fn an_untracked_file_does_not_make_a_checkout_dirty() {
+    let fixture = Fixture::new().await;
+    let dirty = async || fixture.workspaces.merge_target(&fixture.repo, None, &[]).await.unwrap().dirty;
+    fixture.write("untracked.txt", "untracked\n");
+    assert!(!dirty().await);
+    fixture.write("README", "changed\n");
+    assert!(dirty().await);
+}
+
+#[tokio::test]
+async fn work_that_points_to_a_submodule_commit_which_only_the_workspace_has_is_flagged_and_not_merged() {
+    let fixture = Fixture::new().await;
+    let library = fixture.folder().join("library");
+    std::fs::create_dir(&library).unwrap();
+    git(&library, &["init", "-q", "-b", "main"]);
+    super::fixture::write(&library, "code.txt", "one\n");
+    git(&library, &["add", "-A"]);
+    git(&library, &["commit", "-qm", "one"]);
+    let add =
+        ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library.to_str().unwrap(), "sub"];
+    fixture.git(&add);
+    fixture.git(&["commit", "-qm", "with a submodule"]);
+    let base = fixture.head();
+    let (agent, workspace) = fixture.prepare("a", super::fixture::kinds().remove(0)).await;
+    let url = library.to_str().unwrap();
+    git(&workspace.path, &["-c", "protocol.file.allow=always", "clone", "-q", url, "sub"]);
+    let sub = workspace.path.join("sub");
+    super::fixture::write(&sub, "code.txt", "two\n");
+    git(&sub, &["commit", "-qam", "two"]);
+    let inner = git(&sub, &["rev-parse", "HEAD"]);
+    let link = format!("160000,{inner},sub");
+    git(&workspace.path, &["update-index", "--cacheinfo", &link]);
+    git(&workspace.path, &["commit", "-qm", "moves the submodule"]);
+    let collected = fixture.workspaces.collect(&agent, &fixture.wish("a")).await.unwrap();
+    assert_eq!(collected.unknown_submodules, [format!("submodule sub at {}", &inner[..12])]);
+    let work = collected.head_commit.unwrap();
+    let repository = fixture.workspaces.locate(&fixture.repo).await.unwrap();
+    let refused = fixture.workspaces.merge(&repository, &wish(&fixture, &base, &work)).await.unwrap_err();
+    assert!(matches!(refused, WorkspaceError::UnknownSubmodules { .. }), "{refused}");
+    // Once the person has it, it is merged.
+    git(&fixture.repo.join("sub"), &["fetch", "-q", sub.to_str().unwrap(), "HEAD"]);
+    merged(&fixture, &base, &work).await;
 }

@@ -47,6 +47,27 @@ async fn a_base_is_resolved_to_its_commit_of_this_moment() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_a_branch_and_a_tag_means_the_branch() {
+    let fixture = Fixture::new().await;
+    let first = fixture.head();
+    fixture.git(&["tag", "release"]);
+    fixture.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    let second = fixture.head();
+    fixture.git(&["branch", "release"]);
+    let resolve =
+        async |base: &str| fixture.workspaces.resolve(&fixture.repo, Some(base)).await.unwrap().commit;
+    for base in ["release", "refs/heads/release", "heads/release"] {
+        assert_eq!(resolve(base).await, second, "{base}");
+    }
+    assert_eq!(resolve("release~1").await, first);
+    for tag in ["refs/tags/release", "tags/release"] {
+        assert_eq!(resolve(tag).await, first, "{tag}");
+    }
+    let into = fixture.workspaces.merge_target(&fixture.repo, Some("release"), &[]).await.unwrap();
+    assert_eq!((into.branch.as_str(), into.tip.as_ref()), ("release", Some(&second)));
+}
+
+#[tokio::test]
 async fn changes_that_no_checkout_will_have_are_told() {
     let fixture = Fixture::new().await;
     fixture.write("forgotten.txt", "");

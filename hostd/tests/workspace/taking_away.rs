@@ -289,3 +289,18 @@ async fn files_without_a_repository_are_lost_but_for_declared_outputs() {
     let OnlyCopy::Yes { what } = would_lose(&["out/*.txt", "../outside"]).await else { panic!() };
     assert_eq!(what, ["1 file(s) in a folder without a repository"]);
 }
+
+#[tokio::test]
+async fn the_branch_of_a_worktree_goes_with_it_unless_it_has_work() {
+    let fixture = Fixture::new().await;
+    let branches = || fixture.git(&["branch", "--list", "phalanx/*", "--format=%(refname:short)"]);
+    let (idle, workspace) = fixture.prepare("idle", Wanted::Worktree).await;
+    assert!(workspace.warnings.iter().any(|warning| warning.contains("stash")), "{:?}", workspace.warnings);
+    let (busy, workspace) = fixture.prepare("busy", Wanted::Worktree).await;
+    git(&workspace.path, &["commit", "-q", "--allow-empty", "-m", "work"]);
+    assert_eq!(branches(), "phalanx/run-1/busy\nphalanx/run-1/idle");
+    for agent in [idle, busy] {
+        fixture.workspaces.remove(&agent).await.unwrap();
+    }
+    assert_eq!(branches(), "phalanx/run-1/busy");
+}

@@ -65,6 +65,7 @@ fn task(number: u128, name: &str, state: TaskState, attempts: Vec<Attempt>) -> T
             ready_text: None,
             signals: None,
             move_after_ms: None,
+            needs_change: false,
         },
         state,
         waiting: None,

@@ -8,7 +8,7 @@ use crate::exec::{ExecInput, InputTaken};
 use crate::files::{FileArea, FileList, FileNode, FilePath, FilePiece, FileWrite};
 use crate::house::{Freed, Holding, HouseItem};
 use crate::ids::{AgentId, Fencing, Generation, HostId, Incarnation, MessageId, OrderId, Region};
-use crate::merge::{MergeResult, MergeTarget, MergeWish};
+use crate::merge::{MergeResult, MergeTarget, MergeWish, RecordedBranch};
 use crate::message::Typing;
 use crate::screen::ScreenView;
 use crate::snapshot::{Restored, Snapshot, SnapshotCall};
@@ -229,6 +229,9 @@ pub enum Question {
     MergeLook {
         repo: String,
         into: Option<String>,
+        /// Asked whether they moved since. A host that does not know this says nothing of it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        recorded: Vec<RecordedBranch>,
     },
     Merge(Box<MergeWish>),
     /// Move `branch` from where it was (`None`: it was not there) to `commit`.

@@ -195,6 +195,13 @@ pub struct Collected {
     pub problems: Vec<String>,
     #[serde(default)]
     pub outputs: Vec<Output>,
+    /// Submodules that the work moves to commits which nobody but the workspace has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_submodules: Vec<String>,
+    /// What moved in its source repository while it ran and was not moved by the host, one line each: its HEAD,
+    /// branches, tags, stash and changed files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source_moved: Vec<String>,
     /// Why nothing could be collected: never success, never the agent's fault.
     #[serde(default)]
     pub failed: Option<String>,

@@ -21,6 +21,30 @@ pub struct MergeTarget {
     /// That checkout has changes that are in no commit, or it is not known.
     #[serde(default)]
     pub dirty: bool,
+    /// Of the branches that were asked about: those that have commits which are in neither the recorded work nor this
+    /// branch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<MovedBranch>,
+}
+
+/// The branch of a task, and the commit that was recorded for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedBranch {
+    pub branch: String,
+    pub commit: String,
+}
+
+/// The branch of a task that got commits after its acceptance.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedBranch {
+    pub branch: String,
+    pub tip: String,
+    /// How many commits of it are not merged.
+    pub commits: u64,
+    /// The first of them, newest first, each as a short id and a subject.
+    #[serde(default)]
+    pub shown: Vec<String>,
 }
 
 /// One merge in a private checkout of the host. The same wish gives the same commit.
@@ -34,6 +58,9 @@ pub struct MergeWish {
     pub at: Timestamp,
     /// Ref of ours that keeps the commit.
     pub keep: String,
+    /// Nothing is kept: the commit is only looked at. A host that does not know this keeps it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +148,9 @@ pub struct MergeRow {
     pub agent: Option<AgentId>,
     #[serde(default)]
     pub files: Vec<ConflictFile>,
+    /// Its branch moved after its acceptance: what it got since is not merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<MovedBranch>,
 }
 
 /// A merge as operators see it.

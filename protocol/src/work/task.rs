@@ -106,6 +106,9 @@ pub struct TaskSpec {
     /// A host that is lost for so long loses the attempt, which is started elsewhere; at least five minutes.
     #[serde(default)]
     pub move_after_ms: Option<u64>,
+    /// An attempt that changes nothing fails. Of a client that does not know this, it is only told.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub needs_change: bool,
 }
 
 wire_enum!(

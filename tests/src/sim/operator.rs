@@ -205,6 +205,7 @@ impl World {
             ready_text: None,
             signals: None,
             move_after_ms: self.is_long().then_some(300_000),
+            needs_change: false,
         }
     }
 

@@ -260,7 +260,7 @@ tasks:
     command: ['{fake}', tell, {folder}/order, second, write, second.txt, x, await, {folder}/gate]
     verify: test -f second.txt
     depends_on: [first]
-  - {{name: third, command: ['{fake}', tell, {folder}/order, third], depends_on: [second]}}
+  - {{name: third, allow_no_change: true, command: ['{fake}', tell, {folder}/order, third], depends_on: [second]}}
 "
     );
     let file = install.file("tasks.yaml", yaml);

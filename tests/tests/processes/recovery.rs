@@ -248,7 +248,7 @@ fn the_heartbeat_depends_on_nothing_slow() {
     let from = repo.path.to_str().unwrap().to_owned();
     // More than hostd makes at once: all its turns are taken by what hangs.
     let tasks: String = (0..20)
-        .map(|number| format!("{{\"name\": \"t{number}\", \"command\": \"true\", \"repo\": {from:?}}}\n"))
+        .map(|number| format!("{{\"name\": \"t{number}\", \"command\": \"true\", \"allow_no_change\": true, \"repo\": {from:?}}}\n"))
         .collect();
     let file = install.file("tasks.jsonl", tasks);
     install.run(&["run", &file, "--detach", "--name", "hung"]).succeeded();

@@ -12,6 +12,7 @@ mod only_copy;
 mod outputs;
 mod restore;
 mod snapshot;
+mod submodules;
 mod transfer;
 
 use std::path::{Path, PathBuf};
@@ -81,6 +82,10 @@ pub struct Collected {
     pub in_progress: Vec<InProgress>,
     /// From the base to `head_commit`.
     pub diff: DiffStat,
+    /// Submodules that the work moves to commits which the person's repository does not have.
+    pub unknown_submodules: Vec<String>,
+    /// What else moved in the source repository since the workspace was made, one line each.
+    pub source_moved: Vec<String>,
     pub result: Option<std::result::Result<Vec<u8>, Unread>>,
     pub outputs: Vec<Output>,
     pub output_problems: Vec<OutputProblem>,
@@ -95,6 +100,7 @@ struct Work {
     not_saved: Vec<String>,
     in_progress: Vec<InProgress>,
     diff: DiffStat,
+    unknown_submodules: Vec<String>,
 }
 
 const COMPARE: &str = "compare with what was recorded";
@@ -118,6 +124,10 @@ impl Workspaces {
                 Some(self.collect_commits(&folders, &manifest, wanted).await?)
             }
         };
+        let source_moved = self
+            .source_moved(agent_dir, &manifest)
+            .await
+            .unwrap_or_else(|error| vec![format!("it could not be compared: {}", protocol::chain(&error))]);
         let (wanted, top) = (wanted.clone(), folders.work.clone());
         let ref_name = work.is_some().then(|| wanted.ref_name.clone());
         let (result, (outputs, output_problems)) = blocking("copy outputs", move || {
@@ -141,6 +151,8 @@ impl Workspaces {
             not_saved: work.not_saved,
             in_progress: work.in_progress,
             diff: work.diff,
+            unknown_submodules: work.unknown_submodules,
+            source_moved,
             result,
             outputs,
             output_problems,
@@ -211,7 +223,10 @@ impl Workspaces {
             transfer::bring(git, view.scratch.path(), repository, &tips, &[base]).await?;
         }
         refs::ensure(git, repository, &moves, "phalanx: collected").await?;
-        let diff = diff_stat(git, self::view(git, repository, &head)?.path(), base, &head).await?;
+        let brought = self::view(git, repository, &head)?;
+        let diff = diff_stat(git, brought.path(), base, &head).await?;
+        let unknown_submodules =
+            submodules::unknown_commits(git, repository, brought.path(), (base, &head)).await?;
         let drift = found.drift;
         Ok(Work {
             head,
@@ -220,6 +235,7 @@ impl Workspaces {
             not_saved: changes.not_saved,
             in_progress: found.in_progress,
             diff,
+            unknown_submodules,
         })
     }
 }

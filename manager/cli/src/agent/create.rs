@@ -172,6 +172,12 @@ fn checkout(
             short(&resolved.commit)
         )));
     }
+    if matches!(args.workspace, Workspace::Worktree) {
+        say(
+            "warning: a linked worktree shares the stash and the branches of its repository with you and with every other \
+             worktree: what one of them stashes, another can pop",
+        );
+    }
     let leaf = leaf(name)?;
     Ok(Checkout {
         repo: resolved.repo,

@@ -149,6 +149,8 @@ fn describe(row: &AgentRow) -> String {
         ("kept as", text(collected.and_then(|c| c.result_ref.as_ref()))),
         ("uncommitted", aside(collected)),
         ("left out", collected.map(|c| c.left_out.join(", ")).unwrap_or_default()),
+        ("nowhere else", collected.map(|c| c.unknown_submodules.join(", ")).unwrap_or_default()),
+        ("moved in repo", collected.map(|c| c.source_moved.join(", ")).unwrap_or_default()),
         ("holds", joined(report.map(|report| &report.holds))),
         (
             "transcript",

@@ -201,6 +201,7 @@ impl Listed for TaskRow {
         let inner = collected.map(|c| c.left_out.join(", ")).unwrap_or_default();
         let flags = [
             (view.unverified, "unverified".to_owned()),
+            (view.landing == Some(protocol::task::Landing::Due), "its branch is being made".to_owned()),
             (left, "left uncommitted work".to_owned()),
             (!inner.is_empty(), format!("without the repository in {inner}")),
         ];

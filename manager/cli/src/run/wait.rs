@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use protocol::api::{Item, Query};
 use protocol::error::ErrorCode;
-use protocol::task::{RunView, TaskState, TaskView};
+use protocol::task::{Landing, RunView, TaskState, TaskView};
 
 use super::super::client::{Client, Flow, Limits};
 use super::super::context::Context;
@@ -68,6 +68,10 @@ fn of_run(run: &RunView, until: Until) -> Verdict {
 fn of_task(task: &TaskView, until: Until) -> Verdict {
     let (met, over) = match until {
         Until::Ended => (task.state.is_final() || task.state == TaskState::Review, false),
+        // Accepted work is there for whoever waits once its branch is.
+        Until::Accepted | Until::State(TaskState::Accepted) if task.landing == Some(Landing::Due) => {
+            (false, false)
+        }
         Until::Accepted => (TAKEN.contains(&task.state), task.state.is_final()),
         Until::State(state) => (task.state == state, task.state.is_final()),
     };

@@ -61,6 +61,12 @@ impl Core {
             merge.start.clone_from(&target.start);
             merge.merged.clone_from(&target.start);
             merge.step = MergeStep::Merge;
+            for moved in target.moved {
+                let rows = merge.view.rows.iter_mut();
+                for row in rows.filter(|row| row.branch.as_ref() == Some(&moved.branch)) {
+                    row.moved = Some(moved.clone());
+                }
+            }
         });
         let dry_run = self
             .work

@@ -188,6 +188,7 @@ impl Core {
             merged: None,
             agent: None,
             files: Vec::new(),
+            moved: None,
         })
     }
 

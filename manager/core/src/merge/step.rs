@@ -2,7 +2,7 @@
 
 use protocol::agent::AgentSpec;
 use protocol::ids::{AgentId, RunId, TaskId};
-use protocol::merge::{MergeOutcome, MergeRow, MergeState, MergeWish};
+use protocol::merge::{MergeOutcome, MergeRow, MergeState, MergeWish, MovedBranch, RecordedBranch};
 use protocol::order::Question;
 use protocol::task::{FailureClass, TaskState};
 use protocol::time::Timestamp;
@@ -16,6 +16,20 @@ use crate::timers::Timer;
 
 /// A merge of a large repository takes its time; the shell gives up before.
 const LOST_MS: u64 = 330_000;
+
+fn recorded_branch(row: &MergeRow) -> Option<RecordedBranch> {
+    Some(RecordedBranch { branch: row.branch.clone()?, commit: row.commit.clone() })
+}
+
+fn moved_words(moved: &MovedBranch) -> String {
+    let more = moved.commits.saturating_sub(u64::try_from(moved.shown.len()).unwrap_or(u64::MAX));
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "its branch {} moved after acceptance; not merged: {}{more}",
+        moved.branch,
+        moved.shown.join(", ")
+    )
+}
 
 impl Core {
     pub(crate) fn touch_merge(&mut self, run: RunId) {
@@ -63,7 +77,11 @@ impl Core {
     pub(super) fn decide_row(&mut self, run: RunId, outcome: MergeOutcome, reason: String) {
         self.change_row(run, |row| {
             row.outcome = outcome;
-            row.reason = reason;
+            row.reason = match &row.moved {
+                Some(moved) if reason.is_empty() => moved_words(moved),
+                Some(moved) => format!("{reason}; {}", moved_words(moved)),
+                None => reason,
+            };
         });
         self.change_merge(run, |merge| merge.step = MergeStep::Merge);
         self.asked_nothing(run);
@@ -81,7 +99,8 @@ impl Core {
         match merge.step.clone() {
             MergeStep::Look => {
                 let (repo, into) = (merge.view.repo.clone(), merge.wished_into.clone());
-                self.ask_of_merge(now, run, Question::MergeLook { repo, into });
+                let recorded = merge.view.rows.iter().filter_map(recorded_branch).collect();
+                self.ask_of_merge(now, run, Question::MergeLook { repo, into, recorded });
             }
             MergeStep::Merge => self.merge_next(now, run),
             MergeStep::Verify { candidate, agent, restarts } => {
@@ -145,6 +164,7 @@ impl Core {
             message,
             at: merge.view.started_at,
             keep: format!("refs/phalanx/{run}/merge/{}", merge.view.number),
+            dry_run: merge.view.dry_run,
         };
         self.ask_of_merge(now, run, Question::Merge(Box::new(wish)));
     }

@@ -5,7 +5,7 @@
 
 use protocol::agent::{End, EndCause};
 use protocol::ids::TaskId;
-use protocol::report::Report;
+use protocol::report::{Collected, Report};
 use protocol::task::{Accept, Failure, FailureClass, TaskState};
 use protocol::time::Timestamp;
 
@@ -76,7 +76,49 @@ fn judge(report: Option<&Report>, needs_commit: bool) -> Verdict {
     Verdict::Good
 }
 
+/// Whether it left nothing: neither commits nor files, neither outputs nor a result. `false` where that is not known.
+fn changed_nothing(collected: &Collected) -> bool {
+    let base = collected.base_commit.as_ref();
+    base.is_some()
+        && collected.commit.as_ref() == base
+        && collected.uncommitted.is_none()
+        && collected.left_out.is_empty()
+        && collected.outputs.is_empty()
+        && collected.result.is_none()
+}
+
+/// What a person should know of an attempt beside how it ended.
+fn remarks(collected: &Collected) -> String {
+    let mut words = String::new();
+    if changed_nothing(collected) {
+        words.push_str("; no change");
+    }
+    if !collected.unknown_submodules.is_empty() {
+        let unknown = collected.unknown_submodules.join(", ");
+        words.push_str(&format!(
+            "; it cannot be merged: your repository does not have the commit of {unknown}"
+        ));
+    }
+    words.push_str(&escaped(collected));
+    words
+}
+
+/// Work that went into the person's repository instead of the workspace, or what somebody else did there meanwhile.
+fn escaped(collected: &Collected) -> String {
+    if collected.source_moved.is_empty() {
+        return String::new();
+    }
+    let moved = collected.source_moved.join(", ");
+    format!("; its source repository changed while it ran, not by Phalanx: {moved}")
+}
+
 impl Core {
+    /// Of the last attempt, to be added to the reason of the task's state.
+    pub(super) fn remarks_of(&self, id: TaskId) -> String {
+        let attempt = self.work.task(id).and_then(|task| task.record.attempts.last());
+        attempt.and_then(|attempt| attempt.collected.as_ref()).map(remarks).unwrap_or_default()
+    }
+
     pub(super) fn step_attempt(&mut self, now: Timestamp, id: TaskId) -> Step {
         let Some(record) = self.work.task(id).map(|task| &task.record) else { return Step::Rests };
         let (state, cancel, grace_ms) = (record.state, record.cancel, record.cancel_grace_ms);
@@ -121,6 +163,7 @@ impl Core {
         let report = self.fleet.report(agent);
         let verdict = judge(report, record.spec.repo.is_some());
         let (accept, cancel) = (record.spec.accept, record.cancel);
+        let needs_change = record.spec.needs_change && accept != Accept::Review;
         let end = report.and_then(|report| report.end.clone());
         let collected = report.and_then(|report| report.collected.clone());
         let void = self.fleet.standing(agent) == Standing::Gone && end.is_none();
@@ -133,6 +176,18 @@ impl Core {
         if cancel {
             return self.cancelled(now, id);
         }
+        let left = self.work.task(id).and_then(|task| task.record.attempts.last()?.collected.as_ref());
+        let verdict = match verdict {
+            Verdict::Good if needs_change && left.is_some_and(changed_nothing) => {
+                let escaped = left.map(escaped).unwrap_or_default();
+                let reason = format!("it changed nothing (allow_no_change: true accepts that){escaped}");
+                Verdict::bad(FailureClass::Agent, reason)
+            }
+            Verdict::Good | Verdict::ByHand => verdict,
+            Verdict::Bad { class, reason } => {
+                Verdict::Bad { class, reason: format!("{reason}{}", left.map(escaped).unwrap_or_default()) }
+            }
+        };
         match verdict {
             Verdict::Good => self.judge_work(now, id, accept),
             Verdict::ByHand => self.fail_for_good(
@@ -165,7 +220,8 @@ impl Core {
                 self.start_verification(now, id);
             }
             Accept::Review | Accept::Unknown => {
-                self.set_state(now, id, TaskState::Review, String::from("waits for a person"));
+                let reason = format!("waits for a person{}", self.remarks_of(id));
+                self.set_state(now, id, TaskState::Review, reason);
             }
         }
     }

@@ -99,7 +99,7 @@ impl Core {
                     check.passed = Some(true);
                 });
                 if self.is_reviewed(id) {
-                    let reason = String::from("verified; waits for a person");
+                    let reason = format!("verified; waits for a person{}", self.remarks_of(id));
                     self.set_state(now, id, TaskState::Review, reason);
                 } else {
                     self.accept(now, id, String::from("verified"));
@@ -200,7 +200,8 @@ impl Core {
 
     pub(crate) fn accept(&mut self, now: Timestamp, id: TaskId, reason: String) {
         self.land_when_due(id);
-        self.set_state(now, id, TaskState::Accepted, reason);
+        let remarks = self.remarks_of(id);
+        self.set_state(now, id, TaskState::Accepted, format!("{reason}{remarks}"));
     }
 
     pub(super) fn verify_spec(

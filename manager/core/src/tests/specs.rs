@@ -83,6 +83,7 @@ pub(super) fn task_spec(name: &str) -> TaskSpec {
         ready_text: None,
         signals: None,
         move_after_ms: None,
+        needs_change: false,
     }
 }
 

@@ -50,6 +50,7 @@ pub const TASK: &[&str] = &[
     "workspace",
     "move_after",
     "template",
+    "allow_no_change",
 ];
 const RETRIES: &[&str] = &["max", "backoff", "jitter", "on"];
 
@@ -107,6 +108,8 @@ impl Reader<'_> {
         let setup = fields.programs("setup");
         let prepare = prepare(&mut fields, repo.is_some());
         let limits = limits(&mut fields);
+        let allows = fields.word("allow_no_change", &[("true", true), ("false", false)]).unwrap_or(false);
+        let needs_change = repo.is_some() && !allows;
         let spec = TaskSpec {
             name: parsed_name.ok()?,
             program: program.unwrap_or_default(),
@@ -137,6 +140,7 @@ impl Reader<'_> {
             ready_text,
             signals,
             move_after_ms: move_after(&mut fields),
+            needs_change,
         };
         check_workspace(&mut fields, repo.is_some());
         // What it means was done when the texts were rendered.

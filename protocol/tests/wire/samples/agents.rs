@@ -129,6 +129,8 @@ pub(crate) fn collected() -> Collected {
         result: Some(text("{\"ok\":true}")),
         problems: texts(&["out/b.txt is missing"]),
         outputs: vec![Output { path: text("out/a.txt"), bytes: 12, sha256: "c".repeat(64) }],
+        unknown_submodules: Vec::new(),
+        source_moved: Vec::new(),
         failed: Some(text("the repository is locked")),
     }
 }

@@ -5,6 +5,7 @@ use protocol::ids::Fencing;
 use protocol::ids::{OrderId, RequestKey};
 use protocol::merge::{
     ConflictFile, MergeOutcome, MergeResult, MergeRow, MergeState, MergeTarget, MergeView, MergeWish,
+    RecordedBranch,
 };
 use protocol::order::{Answer, Ask, Question};
 
@@ -38,6 +39,7 @@ pub(crate) fn merge_view() -> MergeView {
             ours: Some(text(BASE)),
             theirs: Some(text(COMMIT)),
         }],
+        moved: None,
     };
     MergeView {
         run: run_id(),
@@ -80,6 +82,7 @@ fn target() -> MergeTarget {
         start: text(BASE),
         checked_out: Some(text("/srv/repo")),
         dirty: true,
+        moved: Vec::new(),
     }
 }
 
@@ -92,6 +95,7 @@ pub(crate) fn all() -> Vec<Sample> {
         message: text("Merge task fix it\n"),
         at: AT,
         keep: text("refs/phalanx/x/merge/1"),
+        dry_run: false,
     };
     let merge = MergeRun {
         key: RequestKey(text("k-1")),
@@ -106,10 +110,11 @@ pub(crate) fn all() -> Vec<Sample> {
     let least = MergeRun { into: None, tasks: Vec::new(), dry_run: false, message: None, ..merge.clone() };
     let checking = MergeView { checking: Some(text("what verifies a, once b is merged")), ..least_view() };
     let files = merge_view().rows.remove(0).files;
+    let look = |into, recorded: Vec<RecordedBranch>| Question::MergeLook { repo: repo(), into, recorded };
     let advance = |from| Question::Advance { repo: repo(), branch: branch(), commit: text(COMMIT), from };
     vec![
-        Sample::of("ask-merge-look", ask(Question::MergeLook { repo: repo(), into: Some(branch()) })),
-        Sample::of("ask-merge-look-head", ask(Question::MergeLook { repo: repo(), into: None })),
+        Sample::of("ask-merge-look", ask(look(Some(branch()), Vec::new()))),
+        Sample::of("ask-merge-look-head", ask(look(None, Vec::new()))),
         Sample::of("ask-merge", ask(Question::Merge(Box::new(wish)))),
         Sample::of("ask-advance", ask(advance(Some(text(BASE))))),
         Sample::of("ask-advance-new", ask(advance(None))),

@@ -67,6 +67,7 @@ pub(crate) fn task_spec() -> TaskSpec {
         ready_text: Some(text("ready>")),
         signals: None,
         move_after_ms: Some(300_000),
+        needs_change: false,
     }
 }
 
@@ -99,6 +100,7 @@ pub(crate) fn least_task_spec() -> TaskSpec {
         ready_text: None,
         signals: None,
         move_after_ms: None,
+        needs_change: false,
     }
 }
 

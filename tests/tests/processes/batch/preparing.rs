@@ -9,9 +9,11 @@ use protocol::task::{FailureClass, TaskState};
 
 fn submit(install: &Install, repo: &Repo, name: &str, defaults: &str, tasks: &str) -> Vec<String> {
     let folder = install.text_path("");
-    let text = format!("name: {name}\ndefaults:\n  repo: '@REPO@'\n{defaults}\ntasks:\n{tasks}")
-        .replace("@REPO@", repo.path.to_str().unwrap())
-        .replace("@DIR@", folder.trim_end_matches('/'));
+    let text = format!(
+        "name: {name}\ndefaults:\n  repo: '@REPO@'\n  allow_no_change: true\n{defaults}\ntasks:\n{tasks}"
+    )
+    .replace("@REPO@", repo.path.to_str().unwrap())
+    .replace("@DIR@", folder.trim_end_matches('/'));
     let file = install.file(&format!("{name}.yaml"), text);
     ["run", &file].map(str::to_owned).to_vec()
 }

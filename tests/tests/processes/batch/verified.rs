@@ -45,7 +45,7 @@ fn only_what_passes_in_a_fresh_checkout_is_accepted_on_a_branch_of_the_repositor
   - {name: good, repo: '@REPO@', command: ['@FAKE@', write, answer.txt, '42'], verify: ['grep -q 42 answer.txt', 'pwd > @DIR@/checkout']}
   - {name: wrong, repo: '@REPO@', command: ['@FAKE@', write, answer.txt, '41'], verify: ['grep -q 42 answer.txt']}
   - {name: hidden, repo: '@REPO@', command: ['@FAKE@', write, answer.tmp, '42'], verify: ['grep -q 42 answer.tmp']}
-  - {name: nothing, repo: '@REPO@', command: ['@FAKE@', exit, '0'], verify: ['test -f answer.txt']}
+  - {name: nothing, repo: '@REPO@', allow_no_change: true, command: ['@FAKE@', exit, '0'], verify: ['test -f answer.txt']}
   - {name: failing, repo: '@REPO@', command: ['@FAKE@', write, answer.txt, '42', exit, '1'], verify: ['grep -q 42 answer.txt']}
   - {name: committed, repo: '@REPO@', command: ['@FAKE@', write, answer.txt, '42', commit, mine], verify: ['grep -q 42 answer.txt', 'test \"$(git log -1 --format=%s)\" = mine']}
 ",
@@ -100,11 +100,13 @@ fn what_an_agent_leaves_behind_cannot_fool_the_check() {
   # Settings and hooks of its own git folder do not reach the checkout.
   - name: hooks
     repo: '@REPO@'
+    allow_no_change: true
     command: ['sh', '-c', 'git config core.hooksPath @DIR@/hooks; git config core.fsmonitor \"touch @DIR@/owned\"; mkdir -p .git/hooks; printf \"#!/bin/sh\\ntouch answer.txt @DIR@/owned\\n\" > .git/hooks/post-checkout; chmod +x .git/hooks/post-checkout']
     verify: ['test -f answer.txt']
   # Nor do files that are not part of the commit, its scratch folder or its cache.
   - name: scratch
     repo: '@REPO@'
+    allow_no_change: true
     command: ['sh', '-c', 'touch \"$TMPDIR/answer.txt\" \"$XDG_CACHE_HOME/answer.txt\"']
     verify: ['test -f \"$TMPDIR/answer.txt\" || test -f \"$XDG_CACHE_HOME/answer.txt\"']
   # A program that is planted where the check looks for its own.

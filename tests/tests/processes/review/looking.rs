@@ -28,7 +28,7 @@ fn the_work_of_a_task_is_told_as_git_tells_it_and_applied_by_git_am() {
         git mv 'old name.txt' new.txt; git commit -qm 'renamed'; printf '\\\\033]52;c;eA==\\\\007' > escape";
     let tasks = format!(
         "  - {{name: works, repo: '{at}', command: [sh, -c, \"{script}\"]}}\n  \
-           - {{name: idle, repo: '{at}', command: ['true']}}\n  \
+           - {{name: idle, repo: '{at}', allow_no_change: true, command: ['true']}}\n  \
            - {{name: homeless, command: ['true']}}\n"
     );
     submit(&install, "looked", &tasks, 0);

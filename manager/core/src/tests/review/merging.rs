@@ -3,7 +3,7 @@
 use protocol::api::{MergeRun, Mutation, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::RunId;
-use protocol::merge::{MergeOutcome, MergeResult, MergeState, MergeTarget, MergeView};
+use protocol::merge::{MergeOutcome, MergeResult, MergeState, MergeTarget, MergeView, MovedBranch};
 use protocol::order::{Answer, Question};
 use protocol::task::{TaskSpec, TaskState};
 
@@ -77,6 +77,7 @@ fn target(tip: &str) -> MergeTarget {
         start: tip.to_owned(),
         checked_out: None,
         dirty: false,
+        moved: Vec::new(),
     }
 }
 
@@ -273,4 +274,28 @@ fn a_task_that_is_being_merged_is_not_taken_back() {
     let reply = world.ask(Mutation::DecideTasks(Box::new(decide))).unwrap();
     let Reply::Outcomes(outcomes) = reply else { panic!() };
     assert_eq!(outcomes[0].error.as_ref().unwrap().message, "the task is being merged");
+}
+
+#[test]
+fn commits_that_a_branch_got_after_acceptance_are_asked_about_and_told() {
+    let mut world = World::new();
+    let run = accepted(&mut world, false);
+    let id = world.task(run, "parent").id;
+    let branch = String::from("phalanx/r/parent");
+    let landed = Answer::Landed { branch: branch.clone(), commit: FIRST.to_owned() };
+    world.land(id, Ok(landed));
+    merge(&mut world, run).unwrap();
+    let Question::MergeLook { recorded, .. } = last(&world).1 else { panic!() };
+    assert_eq!(recorded.iter().map(|row| row.branch.as_str()).collect::<Vec<_>>(), [branch.as_str()]);
+    let shown = vec![String::from("abc1234 by hand")];
+    let moved = vec![MovedBranch { branch, tip: SECOND.to_owned(), commits: 2, shown }];
+    answer(&mut world, Answer::MergeTarget(MergeTarget { moved, ..target(TIP) }));
+    merged(&mut world, FIRST);
+    let rows = world.core.merge_view(run).unwrap().rows;
+    assert_eq!(rows[0].outcome, MergeOutcome::Merged);
+    let wanted = "its branch phalanx/r/parent moved after acceptance; not merged: abc1234 by hand and 1 more";
+    assert_eq!(rows[0].reason, wanted);
+    // Nor is it forgotten where all that was accepted is there.
+    answer(&mut world, Answer::MergeResult(MergeResult::Already));
+    assert_eq!(world.core.merge_view(run).unwrap().rows[1].reason, "the branch has it");
 }

@@ -123,6 +123,7 @@ impl Model {
                 start: TIP.to_owned(),
                 checked_out: None,
                 dirty: false,
+                moved: Vec::new(),
             });
         }
         if let Question::Merge(wish) = question {

@@ -2,6 +2,7 @@
 
 mod adding;
 mod caps;
+mod changes;
 mod inputs;
 mod leases;
 mod placing;

@@ -56,7 +56,8 @@ async fn caller() {
     let mut seen = Vec::new();
     for name in ["one", "two"] {
         let from = LogStart::Tail(1);
-        let printed = client.ask(Query::Logs { target: name.to_owned(), from, follow: false }).await;
+        let printed =
+            client.ask(Query::Logs { target: name.to_owned(), from, follow: false, redact: false }).await;
         let shown = client.ask(Query::Capture { target: name.to_owned(), history: 0, colours: false }).await;
         let denied = |error: Option<ErrorCode>| error == Some(ErrorCode::Denied);
         seen.push((!denied(printed.err().map(|e| e.code)), !denied(shown.err().map(|e| e.code))));

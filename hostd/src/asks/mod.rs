@@ -64,7 +64,14 @@ pub fn is_too_early(question: &Question, adopting: &BTreeSet<AgentId>) -> bool {
 
 #[must_use]
 pub fn outdated() -> WireError {
-    WireError::new(ErrorCode::Conflict, "the question has expired or comes from a manager that leads no more")
+    WireError::new(ErrorCode::Conflict, "the question has expired")
+}
+
+/// Retryable: a manager that leads takes a number above ours as soon as it hears it in our heartbeat.
+#[must_use]
+pub fn follows_another() -> WireError {
+    WireError::new(ErrorCode::Unavailable, "the host follows a manager that took the lead later")
+        .hint("try again; a manager that leads takes over within seconds")
 }
 
 /// The agent that a question is about.

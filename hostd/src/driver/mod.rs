@@ -149,7 +149,9 @@ impl<H: Hands, E: Hearing> Driver<H, E> {
     fn ask(&mut self, ask: Ask, replier: Replier) {
         let refusal = if self.asks_under_way >= ASKS_AT_ONCE {
             Some(asks::busy())
-        } else if ask.expires < self.hands.now() || ask.fencing < self.core.fencing() {
+        } else if ask.fencing < self.core.fencing() {
+            Some(asks::follows_another())
+        } else if ask.expires < self.hands.now() {
             Some(asks::outdated())
         } else if asks::is_too_early(&ask.question, &self.adopting) {
             Some(asks::adopting())

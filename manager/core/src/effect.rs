@@ -42,6 +42,11 @@ pub enum Effect {
         to: u64,
         result: Result<u64, WireError>,
     },
+    /// A host knows a higher number than the one led under, so that it takes no order: take the lead above it, and say
+    /// so by [`crate::Input::Leads`]. Comes again with each heartbeat of such a host.
+    Lead {
+        above: Fencing,
+    },
     /// To be given an id, signed and published. May be lost: it is sent again until a report shows it.
     Order(OrderDraft),
     /// To be asked of a host, and answered by [`crate::Input::Answered`]. May be asked again under the same token.

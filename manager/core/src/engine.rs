@@ -65,6 +65,7 @@ impl Core {
             Input::Report(report) => self.observe_report(report),
             Input::Forgotten(agent) => self.forgotten(now, agent),
             Input::Heartbeat(heartbeat) => self.observe_heartbeat(now, &heartbeat),
+            Input::Leads(fencing) => self.leads(now, fencing),
             Input::Answered { token, answer } => self.answered(now, token, answer),
             Input::LogKept { agent, blob } => self.log_kept(agent, blob),
             Input::InputsKept { task, blob } => self.inputs_kept(now, task, blob),

@@ -3,7 +3,7 @@
 use protocol::agent::Blob;
 use protocol::api::Mutation;
 use protocol::error::WireError;
-use protocol::ids::{AgentId, Generation, HostId, TaskId};
+use protocol::ids::{AgentId, Fencing, Generation, HostId, TaskId};
 use protocol::order::Answer;
 use protocol::report::{Heartbeat, Report};
 
@@ -24,6 +24,8 @@ pub enum Input {
     /// Its host has taken away the report of this agent. The shell has checked that the host may.
     Forgotten(AgentId),
     Heartbeat(Box<Heartbeat>),
+    /// The lead was taken anew under this number, which is stored.
+    Leads(Fencing),
     /// What became of an [`crate::Effect::Ask`]. An outcome that is not known is `Err(Unavailable)`.
     Answered {
         token: AskToken,

@@ -40,6 +40,7 @@ pub use config::{Config, RunBounds, Strategy};
 pub use effect::{AskToken, Effect, EnvironmentOwner, OrderDraft, Subject};
 pub use engine::Core;
 pub use input::Input;
+pub use load::rewritten;
 pub use merge::{MergeRecord, MergeStep, Recheck, Red};
 pub use record::{Quarantined, StoredRecord};
 pub use retain::OverRun;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::ids::{AgentId, RunId, TaskId};
 use protocol::task::{Attempt, TaskState};
 use protocol::time::Timestamp;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Core;
@@ -123,6 +124,18 @@ impl Core {
         }
     }
 
+    /// How many records of each bucket are to be in the store now.
+    #[must_use]
+    pub fn record_counts(&self) -> [(&'static str, usize); 5] {
+        [
+            (TASKS, self.work.tasks().count()),
+            (RUNS, self.work.runs().count()),
+            (DESIRED, self.fleet.agents().filter(|(_, agent)| agent.desired.is_some()).count()),
+            (OUTBOX, self.messages.all().count()),
+            (REQUESTS, self.requests.all_stored().count()),
+        ]
+    }
+
     /// Every record that is to be in the store now.
     #[must_use]
     pub fn records(&self) -> Vec<StoredRecord> {
@@ -151,6 +164,22 @@ impl Core {
             .chain(requests)
             .map(|(bucket, key, value)| StoredRecord { bucket, key, value: value.ok() })
             .collect()
+    }
+}
+
+/// A stored record as this build writes it: one of another build may have other bytes and say the same.
+#[must_use]
+pub fn rewritten(bucket: &str, value: &[u8]) -> Option<Vec<u8>> {
+    fn again<T: DeserializeOwned + Serialize>(value: &[u8]) -> Option<Vec<u8>> {
+        record::encode(&record::decode::<T>(value).ok()?).ok()
+    }
+    match bucket {
+        DESIRED => again::<DesiredRecord>(value),
+        RUNS => again::<RunRecord>(value),
+        TASKS => again::<TaskRecord>(value),
+        OUTBOX => again::<MessageRecord>(value),
+        REQUESTS => again::<RequestRecord>(value),
+        _ => None,
     }
 }
 

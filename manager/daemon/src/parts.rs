@@ -15,6 +15,7 @@ use super::clock::Clock;
 use super::driver::Surroundings;
 use super::driver::commit::SECRETS;
 use super::driver::writer::Records;
+use super::guard::Sealed;
 use super::{raised, secrets};
 use crate::store::seal::FleetKey;
 use crate::store::{Bucket, Record, Store, StoreError, WriteError};
@@ -22,7 +23,7 @@ use manager_installation::Layout;
 use manager_installation::supervisor::{self, Alive};
 
 /// The buckets whose records the core loads, with the names it has for them.
-const LOADED: [(Bucket, &str); 5] = [
+pub(crate) const LOADED: [(Bucket, &str); 5] = [
     (Bucket::Desired, record::DESIRED),
     (Bucket::Runs, record::RUNS),
     (Bucket::Tasks, record::TASKS),
@@ -31,15 +32,31 @@ const LOADED: [(Bucket, &str); 5] = [
 ];
 const SUPERVISOR_EVERY: Duration = Duration::from_secs(3);
 
-impl Records for Store {
+/// The store, and the sealed values that went into it.
+pub struct Writing {
+    pub store: Store,
+    pub sealed: Sealed,
+}
+
+impl Records for Writing {
     type Error = WriteError;
 
     async fn write(&self, layer: &[StoredRecord]) -> Result<(), WriteError> {
-        let records = layer.iter().filter_map(|record| {
-            let bucket = bucket_of(record.bucket)?;
-            Some(Record { bucket, key: record.key.clone(), value: record.value.clone().map(Bytes::from) })
-        });
-        self.write_batch(records.collect()).await
+        let records: Vec<Record> = layer
+            .iter()
+            .filter_map(|record| {
+                let bucket = bucket_of(record.bucket)?;
+                Some(Record { bucket, key: record.key.clone(), value: record.value.clone().map(Bytes::from) })
+            })
+            .collect();
+        let secrets: Vec<_> = records
+            .iter()
+            .filter(|record| record.bucket == Bucket::Secrets)
+            .map(|record| (record.key.clone(), record.value.clone()))
+            .collect();
+        self.store.write_batch(records).await?;
+        self.sealed.note(secrets);
+        Ok(())
     }
 }
 

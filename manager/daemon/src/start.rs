@@ -17,11 +17,14 @@ use super::clock::Clock;
 use super::driver::writer;
 use super::driver::{self, Driver, Outlets, WriterEnds};
 use super::error::DaemonError;
+use super::guard::{Began, Guard, Sealed};
 use super::hosts::inbound;
 use super::hosts::log_tail::LogTails;
 use super::hosts::rpc::Rpc;
 use super::hosts::{self, Hosts};
+use super::lead::Lead;
 use super::notify;
+use super::parts::Writing;
 use super::queries::ShellFacts;
 use super::secrets::Secrets;
 use super::server::request::Answerer;
@@ -79,16 +82,30 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let mut store_tasks = JoinSet::new();
     let store = Store::open(&config, &mut store_tasks).await?;
     let mut reports = store.watch(Bucket::Agents, &mut store_tasks);
+    let mut began = Began::look(&store).await?;
     let records = parts::load_records(&store).await?;
+    let sealed = Sealed::default();
+    let secrets = store.load(Bucket::Secrets).await?;
+    sealed.note(secrets.into_iter().map(|entry| (entry.key, Some(entry.value))));
     let snapshot = tokio::time::timeout(SNAPSHOT_LIMIT, inbound::snapshot(&mut reports)).await;
     let snapshot = snapshot.ok().flatten().ok_or(DaemonError::Reports)?;
-    let fencing = store.acquire_lead(snapshot.fencing).await?;
+    let bus = Bus::new(store.client().clone(), order_key);
+    let mut heartbeats = bus.heartbeats().await?;
+    // Who asks first shall not be told that no host is heard when one just has not had its turn to speak. What it says
+    // of the lead counts: a bus that was wiped has forgotten it.
+    let first = tokio::time::timeout(FIRST_HOST_LIMIT, inbound::next_heartbeat(&mut heartbeats)).await;
+    let first = first.ok().flatten();
+    let heard = first.as_ref().map(|heartbeat| heartbeat.fencing).unwrap_or_default();
+    let heard = snapshot.fencing.max(heard);
+    began.compare(layout, &records, store.stored_lead().await?, heard);
+    let fencing = store.acquire_lead(heard).await?;
 
     let mut core_config = Config::new(fencing);
     core_config.host_cap = options.host_cap;
     core_config.label_caps.clone_from(&options.label_caps);
     let (record_count, report_count) = (records.len(), snapshot.reports.len());
     let (core, aside) = Core::load(core_config, records, clock.now());
+    let set_aside = aside.iter().map(|bad| (bad.bucket, bad.key.clone())).collect();
     for bad in aside {
         tracing::error!(bucket = bad.bucket, key = bad.key, reason = bad.reason, "a record is set aside");
     }
@@ -96,17 +113,14 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let mut early: std::collections::VecDeque<Input> =
         snapshot.reports.into_iter().map(|report| Input::Report(Box::new(report))).collect();
 
-    let bus = Bus::new(store.client().clone(), order_key);
-    let mut heartbeats = bus.heartbeats().await?;
-    // Who asks first shall not be told that no host is heard when one just has not had its turn to speak.
-    let first = tokio::time::timeout(FIRST_HOST_LIMIT, inbound::next_heartbeat(&mut heartbeats)).await;
-    early.extend(first.ok().flatten().map(|heartbeat| Input::Heartbeat(Box::new(heartbeat))));
+    early.extend(first.map(|heartbeat| Input::Heartbeat(Box::new(heartbeat))));
     let (batches, batches_in) = mpsc::channel(1);
     let (acknowledge, acknowledged) = mpsc::channel(1);
     let (orders, orders_in) = mpsc::channel(ORDERS_WAITING);
     let (asks, asks_in) = mpsc::channel(ASKS_WAITING);
     let (dated_facts, facts_in) = mpsc::channel(facts::FACTS_WAITING);
     let surroundings = parts::System { clock: clock.clone(), key: Arc::clone(&fleet_key) };
+    let losses = dated_facts.clone();
     let outlets = Outlets { orders, asks, facts: dated_facts };
     let ends = WriterEnds { batches, acknowledged };
     let (driver, turning) = driver::new(core, surroundings, ends, outlets, early);
@@ -115,7 +129,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         bus: bus.clone(),
         driver: driver.clone(),
         clock: clock.clone(),
-        fencing,
+        lead: Lead::new(store.clone(), fencing),
         region: region.clone(),
     };
     let blobs = Blobs::open(store.clone(), clock.clone(), options.blob_grace_ms, &layout.manager());
@@ -125,7 +139,23 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (stop, stopped) = watch::channel(false);
 
     let mut tasks: JoinSet<()> = JoinSet::new();
-    tasks.spawn(writer::run(store.clone(), batches_in, acknowledge));
+    tasks.spawn(writer::run(
+        Writing { store: store.clone(), sealed: sealed.clone() },
+        batches_in,
+        acknowledge,
+    ));
+    let guard = Guard {
+        store: store.clone(),
+        driver: driver.clone(),
+        lead: hosts.lead.clone(),
+        sealed,
+        facts: losses,
+        clock: clock.clone(),
+        layout: layout.clone(),
+        aside: set_aside,
+        began,
+    };
+    tasks.spawn(guard.keep(stopped.clone()));
     tasks.spawn(hosts::send_orders(hosts.clone(), orders_in));
     tasks.spawn(hosts::carry_out_asks(hosts.clone(), logs, asks_in));
     tasks.spawn(facts::append_facts(store.clone(), region, clock.clone(), facts_in));

@@ -12,6 +12,7 @@ pub mod host_setup;
 pub mod layout;
 pub mod ledger;
 pub mod lock;
+pub mod losses;
 pub mod nats;
 pub mod process;
 pub mod start;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::boot::{self, AtBoot};
 use super::layout::Layout;
 use super::lock;
+use super::losses::{self, Loss};
 use super::nats::port;
 use super::start::is_up;
 use super::supervisor::board::Status;
@@ -27,6 +28,8 @@ pub struct Facts {
     pub parts: Vec<Part>,
     /// What the supervisor wrote last; may be old when it does not run.
     pub supervisor_says: Option<Status>,
+    /// What the bus lost of the manager's records in the last days.
+    pub losses: Vec<Loss>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
@@ -61,5 +64,7 @@ pub fn facts(layout: &Layout) -> Facts {
         bus_port: port::read(layout).ok().flatten(),
         parts: parts.collect(),
         supervisor_says: Status::read(&layout.status_file()),
+        // A file that is broken is doctor's to tell.
+        losses: losses::told(layout, losses::now_ms()).unwrap_or_default(),
     }
 }

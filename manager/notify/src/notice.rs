@@ -24,7 +24,8 @@ pub fn kind_of(fact: &Fact) -> Option<Kind> {
         Fact::AgentPhase { phase: Phase::Crashed | Phase::Failed, .. } => Some(Kind::Failed),
         Fact::AgentPhase { phase: Phase::Blocked, .. } => Some(Kind::Blocked),
         Fact::RunEnded { .. } => Some(Kind::RunEnd),
-        Fact::TaskState { .. }
+        Fact::RecordsLost { .. }
+        | Fact::TaskState { .. }
         | Fact::AgentPhase { .. }
         | Fact::AgentDestroyed { .. }
         | Fact::RunSubmitted { .. }
@@ -110,7 +111,8 @@ impl Notice {
                     BTreeMap::from([("accepted", *accepted), ("failed", *failed), ("cancelled", *cancelled)]);
                 notice.reason = format!("{accepted} accepted, {failed} failed, {cancelled} cancelled");
             }
-            Fact::AgentDestroyed { .. }
+            Fact::RecordsLost { .. }
+            | Fact::AgentDestroyed { .. }
             | Fact::RunSubmitted { .. }
             | Fact::HostStarted { .. }
             | Fact::Gap { .. }

@@ -70,6 +70,13 @@ pub enum Fact {
     HostStarted {
         incarnation: u64,
     },
+    /// The bus lost some of what the manager had stored.
+    RecordsLost {
+        /// A sentence for a person.
+        what: String,
+        /// The manager had all of it and wrote it back.
+        restored: bool,
+    },
     /// Of readers only: here the stream had events that it no longer keeps.
     Gap {
         /// How many; absent where that is not known.

@@ -9,6 +9,8 @@ use super::world::{Event, World};
 pub enum Fault {
     KillHostd(usize),
     KillManager,
+    /// The bus forgets under which number its manager led, which is started anew.
+    ForgetLead,
     Cut(usize),
     CutFor(usize, u64),
     Mend(usize),
@@ -26,9 +28,10 @@ impl World {
         for _ in 0..count {
             let at = self.dice.between(1_000, self.storm_ms - 1_000);
             let m = self.dice.index(machines);
-            let fault = match self.dice.below(12) {
+            let fault = match self.dice.below(13) {
                 0..=2 => Fault::KillHostd(m),
                 3..=5 => Fault::KillManager,
+                12 => Fault::ForgetLead,
                 6..=7 => Fault::Cut(m),
                 8 => Fault::Reboot(m),
                 _ => Fault::KillShim(m),
@@ -55,6 +58,10 @@ impl World {
                 self.kill_hostd(m, rise_in);
             }
             Fault::KillManager => self.kill_manager(),
+            Fault::ForgetLead => {
+                self.store.fencing = 0;
+                self.kill_manager();
+            }
             Fault::Cut(m) => {
                 let ms = self.dice.between(1_000, 40_000);
                 self.strike(Fault::CutFor(m, ms));

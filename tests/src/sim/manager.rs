@@ -56,6 +56,8 @@ pub enum ManagerEvent {
     AskLost(AskToken),
     LogKept(AgentId, Option<Blob>),
     InputsKept(TaskId, Option<Blob>),
+    /// A host knows a higher number.
+    TakeLead(Fencing),
     Wake,
 }
 
@@ -109,6 +111,11 @@ impl World {
             }
             ManagerEvent::LogKept(agent, blob) => self.manager_input(Input::LogKept { agent, blob }),
             ManagerEvent::InputsKept(task, blob) => self.manager_input(Input::InputsKept { task, blob }),
+            ManagerEvent::TakeLead(above) => {
+                self.store.fencing = self.store.fencing.max(above.0 + 1);
+                self.log.say(self.now, || format!("manager takes the lead above {above}"));
+                self.manager_input(Input::Leads(Fencing(self.store.fencing)));
+            }
             ManagerEvent::Wake => {
                 self.manager.wake = None;
                 self.manager_input(Input::Tick);
@@ -230,6 +237,10 @@ impl World {
                     (None, _) => self.oracle.broken(format!("lease question {to} is answered twice")),
                 },
                 Effect::Order(draft) => self.send_order(draft),
+                Effect::Lead { above } => {
+                    let ms = self.dice.between(5, 2_000);
+                    self.in_manager(ms, ManagerEvent::TakeLead(above));
+                }
                 Effect::Ask { token, host, question } => {
                     self.manager.asked.insert(token);
                     self.in_manager(4_000, ManagerEvent::AskLost(token));

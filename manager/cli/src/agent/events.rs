@@ -60,6 +60,7 @@ fn fact(fact: &Fact) -> String {
         Fact::RunEnded { accepted, failed, cancelled, .. } => {
             format!("run ended: {accepted} accepted, {failed} failed, {cancelled} cancelled")
         }
+        Fact::RecordsLost { what, .. } => format!("RECORDS LOST: {what}"),
         Fact::HostStarted { incarnation } => format!("host started, incarnation {incarnation}"),
         Fact::Gap { missing: Some(missing) } => format!("GAP: {missing} events are no longer kept"),
         Fact::Gap { missing: None } => "GAP: the events after the cursor are no longer kept".to_owned(),

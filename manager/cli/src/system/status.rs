@@ -1,6 +1,7 @@
 //! `status`: the parts of this machine, and the fleet as the manager sees it. Starts nothing.
 
 use protocol::api::{Query, Reply, SCHEMA_VERSION, StatusView};
+use protocol::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -68,6 +69,10 @@ fn local(facts: &Facts, folder: &std::path::Path) -> String {
     text.push_str(&boot::describe(&facts.at_boot));
     if let Some(failure) = facts.supervisor_says.as_ref().and_then(|status| status.failure.as_ref()) {
         text.push_str(&format!("last failure: {}: {}\n", failure.component, safe_line(&failure.cause)));
+    }
+    for loss in &facts.losses {
+        let when = age(now(), Timestamp(loss.at_ms));
+        text.push_str(&format!("records lost {when} ago: {}\n", safe_line(&loss.what)));
     }
     // Settings that are wrong are doctor's to tell.
     for hook in Settings::of_daemons().unwrap_or_default().hooks() {

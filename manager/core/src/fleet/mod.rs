@@ -5,6 +5,7 @@
 pub(crate) mod agent;
 mod forget;
 pub(crate) mod host;
+mod lead;
 mod observe;
 mod reconcile;
 

@@ -10,6 +10,7 @@ use protocol::report::{Heartbeat, Life, Report};
 use protocol::time::Timestamp;
 
 use super::agent::Standing;
+use super::lead;
 use crate::Core;
 use crate::effect::{Effect, EnvironmentOwner, Subject};
 use crate::timers::Timer;
@@ -111,6 +112,9 @@ impl Core {
         self.out.changed(Subject::Host(heartbeat.host.clone()));
         self.touched.plan |= !self.work.queue.is_empty();
         self.watch_host(now, &heartbeat.host);
+        if lead::must_rise(self.config.fencing, heartbeat.fencing) {
+            self.out.act(Effect::Lead { above: heartbeat.fencing });
+        }
         if let Some(rows) = &heartbeat.digest {
             let mut missing = BTreeSet::new();
             for row in rows {

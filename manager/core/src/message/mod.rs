@@ -96,6 +96,11 @@ impl Messages {
         }
     }
 
+    /// Each goes to its host once more, under its number: what was sent may not have been taken.
+    pub(crate) fn send_again(&mut self) {
+        self.sending.clear();
+    }
+
     fn change(&mut self, id: MessageId, change: impl FnOnce(&mut MessageRecord)) {
         if let Some(record) = self.all.get_mut(&id) {
             change(record);

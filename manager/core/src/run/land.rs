@@ -101,6 +101,22 @@ impl Core {
         }
     }
 
+    /// Branches that are due are asked for again now.
+    pub(crate) fn land_again(&mut self, now: Timestamp) {
+        let due: Vec<TaskId> = self
+            .work
+            .tasks()
+            .filter(|task| task.record.landing == Landing::Due)
+            .map(|task| task.record.id)
+            .collect();
+        for id in due {
+            if let Some(task) = self.work.task_mut(id) {
+                task.land_at = task.land_at.map(|at| at.min(now));
+            }
+            self.touch_task(id);
+        }
+    }
+
     /// Nobody waits for the branch any more.
     pub(crate) fn stop_landing(&mut self, id: TaskId) {
         self.timers.cancel(&Timer::Task(id));

@@ -58,6 +58,8 @@ pub(super) struct World {
     pub(super) reports_asked: Vec<Vec<AgentId>>,
     pub(super) sealed: BTreeSet<String>,
     pub(super) drops_orders: bool,
+    /// The highest number that the hosts know.
+    pub(super) fencing: Fencing,
     pub(super) leases: BTreeMap<u64, Result<u64, WireError>>,
     pub(super) next: u64,
     pub(super) rows: RowLog,
@@ -88,6 +90,7 @@ impl World {
             reports_asked: Vec::new(),
             sealed: BTreeSet::new(),
             drops_orders: false,
+            fencing: Fencing(7),
             leases: BTreeMap::new(),
             next: 0,
         };
@@ -135,7 +138,7 @@ impl World {
             region: region(),
             host: host_id(name),
             incarnation: host.incarnation,
-            fencing: Fencing(7),
+            fencing: self.fencing,
             now: self.now.after_ms(host.clock_ahead_ms),
             build: String::from("test"),
             facts: host.facts.clone(),
@@ -225,6 +228,7 @@ impl World {
                     self.obey(draft);
                 }
             }
+            Effect::Lead { above } => self.input(Input::Leads(Fencing(above.0 + 1))),
             Effect::Ask { token, question, .. } => self.asked.push((token, question)),
             Effect::AskReports { agents, .. } => self.reports_asked.push(agents),
             Effect::KeepLog { agent, .. } => self.logs.push(agent),
@@ -244,7 +248,7 @@ impl World {
     pub(super) fn obey(&mut self, draft: OrderDraft) {
         let now = self.now;
         let Some(host) = self.hosts.get_mut(&draft.host) else { return };
-        let expired = draft.expires < now.after_ms(host.clock_ahead_ms);
+        let expired = draft.expires < now.after_ms(host.clock_ahead_ms) || draft.fencing < self.fencing;
         if host.is_cut_off || draft.incarnation != host.incarnation || expired {
             return;
         }
@@ -329,7 +333,7 @@ impl World {
             incarnation: host.incarnation,
             seq: host.seq,
             generation: program.generation,
-            fencing: Fencing(7),
+            fencing: self.fencing,
             as_of: self.now,
             phase: program.end.as_ref().map_or(Phase::Running, End::phase),
             life: if program.destroyed { Life::Destroyed } else { Life::Present },

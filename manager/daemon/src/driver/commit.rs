@@ -7,7 +7,7 @@
 //! layers ([`Layer`]), so a crash leaves of each decision what it says may be left. Decisions of one batch cannot stand
 //! on each other through the outside, which has seen none of them. Of several values of a key a batch holds the last.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use manager_core::{StoredRecord, record};
 
@@ -45,6 +45,9 @@ impl Layer {
     }
 }
 
+/// Buckets and keys.
+pub type Keys = BTreeSet<(&'static str, String)>;
+
 /// Writes for the store, layer by layer; no key twice in a layer.
 pub type Batch = Vec<Vec<StoredRecord>>;
 
@@ -61,11 +64,13 @@ pub struct Commit<O> {
     writes_waiting: usize,
     /// What the batch under way sets free, and how many writes it stands for.
     under_way: Option<(Vec<O>, usize)>,
+    /// The keys that it writes.
+    writing: Keys,
 }
 
 impl<O> Default for Commit<O> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), writes_waiting: 0, under_way: None }
+        Self { waiting: VecDeque::new(), writes_waiting: 0, under_way: None, writing: Keys::new() }
     }
 }
 
@@ -100,12 +105,14 @@ impl<O> Commit<O> {
         }
         self.writes_waiting -= count;
         self.under_way = Some((free, count));
+        self.writing = layers.values().flat_map(|layer| layer.keys().cloned()).collect();
         Some(layers.into_values().map(|layer| layer.into_values().collect()).collect())
     }
 
     /// The batch under way is durable; returns the outputs that this sets free.
     pub fn acknowledged(&mut self) -> Vec<O> {
         let (mut free, _) = self.under_way.take().unwrap_or_default();
+        self.writing.clear();
         while let Some(decision) = self.waiting.pop_front_if(|decision| decision.writes.is_empty()) {
             free.extend(decision.outputs);
         }
@@ -117,6 +124,14 @@ impl<O> Commit<O> {
     pub fn unwritten(&self) -> u64 {
         let under_way = self.under_way.as_ref().map_or(0, |(_, count)| *count);
         u64::try_from(self.writes_waiting + under_way).unwrap_or(u64::MAX)
+    }
+
+    /// The keys of which the store may not have the last value yet.
+    #[must_use]
+    pub fn open_keys(&self) -> Keys {
+        let waiting = self.waiting.iter().flat_map(|decision| &decision.writes);
+        let waiting = waiting.map(|write| (write.bucket, write.key.clone()));
+        self.writing.iter().cloned().chain(waiting).collect()
     }
 
     /// Whether so much waits that new wishes must be refused.

@@ -1,7 +1,7 @@
 //! The way into the loop: questions that are answered at once, wishes that are answered when they are durable, and what
 //! happened. Holds nothing itself.
 
-use manager_core::{Core, Input, RowLog};
+use manager_core::{Core, Input, RowLog, StoredRecord};
 use protocol::api::{Mutation, Reply};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{AgentId, Generation, HostId};
@@ -9,6 +9,7 @@ use protocol::time::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::changes::Interest;
+use super::commit::Keys;
 
 /// A look at the state of the loop.
 pub struct Glance<'a> {
@@ -26,9 +27,29 @@ pub(super) type Granted = Result<u64, WireError>;
 /// What comes through the handle.
 pub(super) enum Asked {
     Query(Query),
-    Watch { interest: Interest, reply: oneshot::Sender<watch::Receiver<u64>> },
-    Change { request: Box<Mutation>, reply: oneshot::Sender<Answered> },
-    Lease { host: HostId, agent: AgentId, generation: Generation, reply: oneshot::Sender<Granted> },
+    Watch {
+        interest: Interest,
+        reply: oneshot::Sender<watch::Receiver<u64>>,
+    },
+    Change {
+        request: Box<Mutation>,
+        reply: oneshot::Sender<Answered>,
+    },
+    /// What the store must have.
+    Held {
+        reply: oneshot::Sender<(Vec<StoredRecord>, Keys)>,
+    },
+    /// Their present values are to be written again; answered when they are durable.
+    WriteBack {
+        keys: Keys,
+        reply: oneshot::Sender<()>,
+    },
+    Lease {
+        host: HostId,
+        agent: AgentId,
+        generation: Generation,
+        reply: oneshot::Sender<Granted>,
+    },
 }
 
 /// The way in, for clients. Full: the caller is told at once that it must come again.
@@ -102,6 +123,27 @@ impl Driver {
         let (reply, answer) = oneshot::channel();
         self.ask(Asked::Lease { host, agent, generation, reply })?;
         answer.await.map_err(|_| WireError::from(NotTaken::Stopping))?
+    }
+
+    /// Every record that the store must have, but those of which the last value is not durable yet: their keys.
+    ///
+    /// # Errors
+    /// When the loop has ended or too much is asked.
+    pub async fn held(&self) -> Result<(Vec<StoredRecord>, Keys), NotTaken> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Asked::Held { reply })?;
+        answer.await.map_err(|_| NotTaken::Stopping)
+    }
+
+    /// Has the present values of these keys written again, after all that was decided before; a key without a value
+    /// is deleted. Returns when the store has them.
+    ///
+    /// # Errors
+    /// As [`Self::held`].
+    pub async fn write_back(&self, keys: Keys) -> Result<(), NotTaken> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Asked::WriteBack { keys, reply })?;
+        answer.await.map_err(|_| NotTaken::Stopping)
     }
 
     fn ask(&self, asked: Asked) -> Result<(), NotTaken> {

@@ -21,7 +21,7 @@ use manager_core::{AskToken, Core, Effect, Input, OrderDraft, RowLog, StoredReco
 use protocol::agent::Environment;
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::Fact;
-use protocol::ids::{AgentId, HostId, TaskId};
+use protocol::ids::{AgentId, Fencing, HostId, TaskId};
 use protocol::order::Question;
 use protocol::task::TaskInput;
 use protocol::time::Timestamp;
@@ -62,10 +62,27 @@ pub struct Outlets {
 /// A question to a host whose answer is an input.
 #[derive(Debug)]
 pub enum HostAsk {
-    Question { token: AskToken, host: HostId, question: Question },
-    Reports { host: HostId, agents: Vec<AgentId> },
-    KeepLog { agent: AgentId, host: HostId },
-    KeepInputs { task: TaskId, inputs: Vec<TaskInput> },
+    Question {
+        token: AskToken,
+        host: HostId,
+        question: Question,
+    },
+    Reports {
+        host: HostId,
+        agents: Vec<AgentId>,
+    },
+    KeepLog {
+        agent: AgentId,
+        host: HostId,
+    },
+    /// Of no host, but since one knows a higher number.
+    Lead {
+        above: Fencing,
+    },
+    KeepInputs {
+        task: TaskId,
+        inputs: Vec<TaskInput>,
+    },
 }
 
 #[derive(Debug)]
@@ -83,6 +100,7 @@ enum Output {
     Ask(HostAsk),
     Fact(DatedFact),
     Changed(Subject),
+    Written(oneshot::Sender<()>),
 }
 
 /// Who gets an answer. One that is gone, since its time was up, is passed over: its answer is kept under its key.
@@ -194,7 +212,7 @@ impl<S: Surroundings> Loop<S> {
                 Asked::Change { reply, .. } => Waiter::Client(reply).refuse(NotTaken::Stopping.into()),
                 Asked::Lease { reply, .. } => Waiter::Host(reply).refuse(NotTaken::Stopping.into()),
                 // Who asked sees its channel closed.
-                Asked::Query(_) | Asked::Watch { .. } => {}
+                Asked::Query(_) | Asked::Watch { .. } | Asked::Held { .. } | Asked::WriteBack { .. } => {}
             }
         }
         let flushed = async {
@@ -245,6 +263,27 @@ impl<S: Surroundings> Loop<S> {
             Asked::Change { request, reply } => {
                 let seed = self.surroundings.seed();
                 self.wish(Waiter::Client(reply), |reply_to| Input::Client { reply_to, request, seed });
+            }
+            Asked::Held { reply } => {
+                let open = self.commit.open_keys();
+                let mut records = self.core.records();
+                records.retain(|record| !open.contains(&(record.bucket, record.key.clone())));
+                let _ = reply.send((records, open));
+            }
+            Asked::WriteBack { keys, reply } => {
+                let mut values: HashMap<_, _> = self
+                    .core
+                    .records()
+                    .into_iter()
+                    .map(|record| ((record.bucket, record.key), record.value))
+                    .collect();
+                let writes = keys.into_iter().map(|(bucket, key)| {
+                    let value = values.remove(&(bucket, key.clone())).flatten();
+                    StoredRecord { bucket, key, value }
+                });
+                for output in self.commit.push(writes.collect(), vec![Output::Written(reply)]) {
+                    self.release(output);
+                }
             }
             Asked::Lease { host, agent, generation, reply } => {
                 self.wish(Waiter::Host(reply), |reply_to| Input::LeaseAsked {
@@ -317,6 +356,7 @@ impl<S: Surroundings> Loop<S> {
                 Effect::KeepLog { agent, host } => {
                     outputs.push(Output::Ask(HostAsk::KeepLog { agent, host }))
                 }
+                Effect::Lead { above } => outputs.push(Output::Ask(HostAsk::Lead { above })),
                 Effect::KeepInputs { task, inputs } => {
                     outputs.push(Output::Ask(HostAsk::KeepInputs { task, inputs }));
                 }
@@ -338,7 +378,11 @@ impl<S: Surroundings> Loop<S> {
                 match output {
                     Output::Reply { to, .. } => Some(Output::Reply { to, result: Err(failed) }),
                     Output::Lease { to, .. } => Some(Output::Lease { to, result: Err(failed) }),
-                    Output::Order(_) | Output::Ask(_) | Output::Fact(_) | Output::Changed(_) => None,
+                    Output::Order(_)
+                    | Output::Ask(_)
+                    | Output::Fact(_)
+                    | Output::Changed(_)
+                    | Output::Written(_) => None,
                 }
             })
             .collect();
@@ -390,6 +434,9 @@ impl<S: Surroundings> Loop<S> {
                     }
                 }
             }
+            Output::Written(reply) => {
+                let _ = reply.send(());
+            }
             Output::Changed(subject) => {
                 self.rows.note(&self.core, self.surroundings.now(), &subject);
                 self.changes.notify(&subject);
@@ -398,14 +445,15 @@ impl<S: Surroundings> Loop<S> {
     }
 }
 
-/// What the core is told of an ask that could not be made. A report that did not come is asked for again anyway.
+/// What the core is told of an ask that could not be made. A report that did not come is asked for again anyway,
+/// and the next heartbeat asks for the lead again.
 fn unanswered(ask: HostAsk) -> Option<Input> {
     match ask {
         HostAsk::Question { token, .. } => Some(Input::Answered {
             token,
             answer: Err(WireError::new(ErrorCode::Unavailable, "too many questions wait for hosts")),
         }),
-        HostAsk::Reports { .. } => None,
+        HostAsk::Reports { .. } | HostAsk::Lead { .. } => None,
         HostAsk::KeepLog { agent, .. } => Some(Input::LogKept { agent, blob: None }),
         HostAsk::KeepInputs { task, .. } => Some(Input::InputsKept { task, blob: None }),
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use manager_core::{Input, OrderDraft, Subject};
 use protocol::api::Reachability;
 use protocol::error::WireError;
-use protocol::ids::{Fencing, HostId, OrderId, Region};
+use protocol::ids::{HostId, OrderId, Region};
 use protocol::order::{Answer, Ask, Order, Question};
 use protocol::time::Timestamp;
 use tokio::sync::mpsc;
@@ -23,6 +23,7 @@ use crate::bus::{Answers, Bus, BusError};
 use crate::clock::Clock;
 use crate::driver::changes::Interest;
 use crate::driver::{Driver, HostAsk};
+use crate::lead::Lead;
 use crate::{queries, unavailable};
 use log_tail::LogTails;
 
@@ -52,7 +53,7 @@ pub struct Hosts {
     pub bus: Bus,
     pub driver: Driver,
     pub clock: Clock,
-    pub fencing: Fencing,
+    pub lead: Lead,
     /// The manager's own.
     pub region: Region,
 }
@@ -90,7 +91,7 @@ impl Hosts {
             id,
             region: address.region.clone(),
             host: address.host.clone(),
-            fencing: self.fencing,
+            fencing: self.lead.number(),
             expires: in_host_time(self.clock.now().after_ms(limit_ms), &address),
             question,
         };
@@ -277,6 +278,7 @@ async fn carry_out(hosts: Hosts, logs: LogTails, ask: HostAsk) {
             let _ = hosts.ask_once(&host, Question::Report { agents }, QUICK).await;
             None
         }
+        HostAsk::Lead { above } => Some(Input::Leads(hosts.lead.rise_above(above).await)),
         HostAsk::KeepLog { agent, host } => {
             let blob = logs.keep(agent, host).await;
             Some(Input::LogKept { agent, blob })

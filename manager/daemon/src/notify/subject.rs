@@ -56,7 +56,8 @@ impl LookedUp {
                 Self { owner, task: view.spec.task, is_told_elsewhere, asked, ..nothing }
             }
             Fact::RunEnded { run, .. } => Self { asked: asked(core, *run), ..nothing },
-            Fact::AgentDestroyed { .. }
+            Fact::RecordsLost { .. }
+            | Fact::AgentDestroyed { .. }
             | Fact::RunSubmitted { .. }
             | Fact::HostStarted { .. }
             | Fact::Gap { .. }

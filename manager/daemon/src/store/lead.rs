@@ -21,19 +21,32 @@ struct LeadRecord {
 }
 
 impl Store {
+    /// The number that is stored; 0 where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read or is none.
+    pub async fn stored_lead(&self) -> Result<Fencing, StoreError> {
+        Ok(Fencing(self.read_lead().await?.0))
+    }
+
+    /// The stored number and its revision.
+    async fn read_lead(&self) -> Result<(u64, u64), StoreError> {
+        match self.get(Bucket::Lead, KEY).await? {
+            None => Ok((0, 0)),
+            Some((None, revision)) => Ok((0, revision)),
+            Some((Some(value), revision)) => {
+                let damaged = |_| StoreError::DamagedLead { bucket: Bucket::Lead };
+                let record: LeadRecord = serde_json::from_slice(&value).map_err(damaged)?;
+                Ok((record.fencing, revision))
+            }
+        }
+    }
+
     /// Takes the lead: one above the stored number and above `highest_seen`, the highest that any host
     /// reports (a bus that was restored from an older copy may have forgotten).
     pub async fn acquire_lead(&self, highest_seen: Fencing) -> Result<Fencing, StoreError> {
         for _ in 0..TRIES {
-            let (stored, revision) = match self.get(Bucket::Lead, KEY).await? {
-                None => (0, 0),
-                Some((None, revision)) => (0, revision),
-                Some((Some(value), revision)) => {
-                    let damaged = |_| StoreError::DamagedLead { bucket: Bucket::Lead };
-                    let record: LeadRecord = serde_json::from_slice(&value).map_err(damaged)?;
-                    (record.fencing, revision)
-                }
-            };
+            let (stored, revision) = self.read_lead().await?;
             let fencing = stored.max(highest_seen.0).saturating_add(1);
             let record = serde_json::json!(LeadRecord { version: 1, fencing }).to_string();
             match self.cas(Bucket::Lead, KEY, Bytes::from(record), revision).await? {

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 pub use connect::Link;
 pub use error::StoreError;
 pub use kv::{Entry, Record};
-pub use streams::Bucket;
+pub use streams::{Bucket, StreamState};
 pub use watch::{Change, WatchEvent};
 pub use writer::WriteError;
 
@@ -74,6 +74,8 @@ pub struct Store {
     link: level::Receiver<Link>,
     writer: writer::Writer,
     check_every: Duration,
+    region: String,
+    max_file: u64,
 }
 
 impl Store {
@@ -88,7 +90,16 @@ impl Store {
             .build(client.clone());
         streams::ensure_all(&jetstream, &config.region, config.max_file).await?;
         let writer = writer::Writer::spawn(jetstream.clone(), tasks);
-        Ok(Self { client, jetstream, link, writer, check_every: config.check_every })
+        let (check_every, region, max_file) = (config.check_every, config.region.clone(), config.max_file);
+        Ok(Self { client, jetstream, link, writer, check_every, region, max_file })
+    }
+
+    /// Makes the streams that are missing. Cheap where none is.
+    ///
+    /// # Errors
+    /// When the server does not do it.
+    pub async fn ensure_streams(&self) -> Result<(), StoreError> {
+        streams::ensure_all(&self.jetstream, &self.region, self.max_file).await
     }
 
     /// The connection, for orders and heartbeats.

@@ -11,6 +11,7 @@ use async_nats::jetstream::stream::{Compression, Config, DiscardPolicy, StorageT
 use async_nats::jetstream::{Context, object_store};
 
 use protocol::house::StreamUse;
+use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
 
@@ -180,7 +181,37 @@ pub(super) async fn ensure_all(jetstream: &Context, region: &str, max_file: u64)
     ensure_blobs(jetstream, max_file).await
 }
 
+/// Which stream is behind a bucket, and how much it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamState {
+    /// When it was made, nanoseconds since 1970: one that was made anew has another time.
+    pub created: i128,
+    /// Revision of the last write; never falls.
+    pub last: u64,
+    /// Keys with a value, or with the mark of one that was deleted.
+    pub messages: u64,
+}
+
 impl super::Store {
+    /// The stream behind a bucket; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn state(&self, bucket: Bucket) -> Result<Option<StreamState>, StoreError> {
+        match self.jetstream.get_stream(bucket.stream()).await {
+            Ok(stream) => {
+                let info = stream.cached_info();
+                Ok(Some(StreamState {
+                    created: info.created.unix_timestamp_nanos(),
+                    last: info.state.last_sequence,
+                    messages: info.state.messages,
+                }))
+            }
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(StoreError::Read { what: format!("bucket {bucket}"), source: error.into() }),
+        }
+    }
+
     /// What each stream takes of its share, the largest first.
     ///
     /// # Errors

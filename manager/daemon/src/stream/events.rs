@@ -227,6 +227,7 @@ fn agent_of(event: &Event) -> Option<AgentId> {
         Fact::TaskState { .. }
         | Fact::RunSubmitted { .. }
         | Fact::RunEnded { .. }
+        | Fact::RecordsLost { .. }
         | Fact::HostStarted { .. }
         | Fact::Gap { .. }
         | Fact::Unknown => None,

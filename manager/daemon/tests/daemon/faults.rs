@@ -2,8 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::api::{Query, Reply, Until};
+use manager_installation::losses;
+use protocol::api::{Mutation, Query, Reply, SubmitRun, Until};
 use protocol::error::ErrorCode;
+use protocol::ids::{Fencing, RequestKey};
+use protocol::task::{RunSpec, SubmitTask};
+
+use super::client::Client;
 
 use super::server::within;
 use super::world::World;
@@ -77,4 +82,102 @@ async fn while_the_bus_is_away_queries_are_answered_and_a_change_is_not_acknowle
     world.server.run().await;
     let agent = client.create("k2", "two").await.unwrap();
     client.wait(&agent.to_string(), Until::Started).await;
+}
+
+/// Within which a fleet works again after its bus was wiped.
+const HEALED: Duration = Duration::from_secs(20);
+
+async fn submit(client: &mut Client, name: &str) {
+    let run = RunSpec {
+        name: name.parse().unwrap(),
+        max_parallel: None,
+        labels: Default::default(),
+        caps: Default::default(),
+        notify: Vec::new(),
+        open: false,
+    };
+    let task = serde_json::json!({
+        "name": "t", "program": ["true"], "grace_ms": 1000, "accept": "exit", "commit": "agent",
+    });
+    let task = SubmitTask { spec: serde_json::from_value(task).unwrap(), environment: Default::default() };
+    let key = RequestKey(format!("run-{name}"));
+    let submit = SubmitRun { key, run, tasks: vec![task] };
+    client.ask(Mutation::SubmitRun(Box::new(submit))).await.unwrap();
+}
+
+async fn runs(client: &mut Client) -> usize {
+    match client.ask(Query::ListRuns).await.unwrap() {
+        Reply::Runs(runs) => runs.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_knows_a_higher_number_takes_orders_within_seconds() {
+    let world = World::start().await;
+    world.host.has_followed(Fencing(40));
+    let mut client = world.client().await;
+    let begun = Instant::now();
+    let agent = client.create("k", "a").await.unwrap();
+    client.wait(&agent.to_string(), Until::Started).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_wiped_bus_has_lost_is_written_back_by_the_manager_that_lives() {
+    let mut world = World::start().await;
+    let mut client = world.client().await;
+    for number in 0..22 {
+        submit(&mut client, &format!("r{number}")).await;
+    }
+    client.create("k1", "one").await.unwrap();
+    client.wait("one", Until::Started).await;
+    world.server.wipe();
+    world.server.run().await;
+    within(HEALED, "the loss is told", async || {
+        let told = losses::read(&world.server.layout).unwrap();
+        told.iter().any(|loss| loss.restored && loss.what.contains("22 runs")).then_some(())
+    })
+    .await;
+    client.create("k2", "two").await.unwrap();
+    client.wait("two", Until::Started).await;
+    world.kill_manager().await;
+    world.start_manager().await;
+    let mut client = world.client().await;
+    assert_eq!(runs(&mut client).await, 22);
+    let listed = client.list().await;
+    for name in ["one", "two"] {
+        let view = listed.iter().find(|view| view.name == name).unwrap();
+        assert_ne!(view.wanted, "unowned", "{name}");
+    }
+    assert_eq!(losses::read(&world.server.layout).unwrap().len(), 1, "told once, and nothing is missed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bus_that_was_wiped_while_no_manager_lived_is_told_and_its_hosts_take_orders_at_once() {
+    let mut world = World::start().await;
+    let mut client = world.client().await;
+    submit(&mut client, "r").await;
+    let agent = client.create("k1", "one").await.unwrap();
+    client.wait("one", Until::Started).await;
+    world.host.has_followed(Fencing(40));
+    client.create("k2", "two").await.unwrap();
+    client.wait("two", Until::Started).await;
+    world.kill_manager().await;
+    world.server.wipe();
+    world.server.run().await;
+    world.start_manager().await;
+    let mut client = world.client().await;
+    let begun = Instant::now();
+    client.create("k3", "three").await.unwrap();
+    client.wait("three", Until::Started).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    within(HEALED, "what lives is listed", async || {
+        let mut client = world.client().await;
+        let listed = client.list().await;
+        listed.iter().any(|view| view.id == agent && view.wanted == "unowned").then_some(())
+    })
+    .await;
+    let told = losses::read(&world.server.layout).unwrap();
+    assert!(told.iter().any(|loss| !loss.restored), "{told:?}");
 }

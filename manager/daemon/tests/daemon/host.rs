@@ -86,6 +86,11 @@ impl Host {
         self.state().carried_out.iter().filter(|(v, _)| v == verb).map(|(_, agent)| *agent).collect()
     }
 
+    /// It has followed a manager with this number.
+    pub(crate) fn has_followed(&self, fencing: Fencing) {
+        self.state().fencing = fencing;
+    }
+
     pub(crate) fn set_deaf(&self, deaf: bool) {
         self.state().deaf = deaf;
     }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::layout::Layout;
+use super::losses;
 
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -60,7 +61,7 @@ impl Finding {
 
 type Probe = fn(&Layout) -> Finding;
 
-const PROBES: [(&str, Probe); 18] = [
+const PROBES: [(&str, Probe); 19] = [
     ("home", machine::home),
     ("tmux", programs::tmux),
     ("git", programs::git),
@@ -79,7 +80,26 @@ const PROBES: [(&str, Probe); 18] = [
     ("clock", machine::clock),
     ("boot", machine::boot),
     ("notifications", machine::notifications),
+    ("records", records),
 ];
+
+/// Whether the bus still has what the manager stored in it.
+fn records(layout: &Layout) -> Finding {
+    match losses::told(layout, losses::now_ms()) {
+        Ok(losses) => match (losses.iter().rfind(|loss| !loss.restored), losses.last()) {
+            (Some(loss), _) => Finding::warn(
+                loss.what.clone(),
+                "look at `phalanx runs` and `phalanx ls`; submit again what is missing",
+            ),
+            (None, Some(loss)) => Finding::warn(
+                loss.what.clone(),
+                format!("nothing to do for the records; check the disk under {}", layout.bus().display()),
+            ),
+            (None, None) => Finding::ok("the bus lost none that is known"),
+        },
+        Err(error) => Finding::unknown(error.to_string()),
+    }
+}
 
 /// Runs all probes at the same time.
 pub fn check(layout: &Layout) -> Vec<Check> {

@@ -336,9 +336,10 @@ fn events() -> Vec<Sample> {
         ("task-state", Fact::TaskState { run, task, attempt: 2, state, reason: text("exit 1") }),
         ("run-submitted", Fact::RunSubmitted { run, tasks: 170 }),
         ("run-ended", Fact::RunEnded { run, accepted: 167, failed: 2, cancelled: 1 }),
+        ("records-lost", Fact::RecordsLost { what: text("the bus lost 21 runs"), restored: true }),
         ("host-started", Fact::HostStarted { incarnation: 1_700_000_000_001 }),
     ];
-    let of_host = |name: &str| !matches!(name, "task-state" | "run-submitted" | "run-ended");
+    let of_host = |name: &str| !matches!(name, "task-state" | "run-submitted" | "run-ended" | "records-lost");
     facts
         .into_iter()
         .map(|(name, fact)| Sample::of(format_args!("event-{name}"), event(of_host(name), fact)))

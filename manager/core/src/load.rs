@@ -51,6 +51,9 @@ impl Core {
         }
         for run in runs {
             let mut tasks = tasks.remove(&run.id).unwrap_or_default();
+            let lost = lost_tasks(now, &run, &tasks, &aside);
+            lost.iter().for_each(|task| core.out.task(task.id));
+            tasks.extend(lost);
             tasks.sort_by_key(|task| task.place);
             core.restore_answer(run.origin.as_ref(), run.submitted_at, || Reply::Submitted {
                 run: run.id,
@@ -165,6 +168,28 @@ impl Core {
             .map(|(bucket, key, value)| StoredRecord { bucket, key, value: value.ok() })
             .collect()
     }
+}
+
+/// What stands for those tasks of a run that have no record any more: over, so that the run ends, what depends on them
+/// is told, and whoever waits hears. One whose record is there and cannot be read is not lost.
+fn lost_tasks(
+    now: Timestamp,
+    run: &RunRecord,
+    there: &[TaskRecord],
+    aside: &[Quarantined],
+) -> Vec<TaskRecord> {
+    let there: BTreeSet<TaskId> = there.iter().map(|task| task.id).collect();
+    let is_unread = |key: &String| aside.iter().any(|bad| bad.bucket == TASKS && bad.key == *key);
+    let lost = run
+        .tasks
+        .iter()
+        .enumerate()
+        .filter(|(_, id)| !there.contains(id) && !is_unread(&record::task_key(run.id, **id)));
+    lost.filter_map(|(place, id)| {
+        let place = u32::try_from(place).unwrap_or(u32::MAX);
+        TaskRecord::lost(now, *id, run.id, place)
+    })
+    .collect()
 }
 
 /// A stored record as this build writes it: one of another build may have other bytes and say the same.

@@ -209,11 +209,61 @@ pub struct TaskRecord {
     /// The commit that brought it into a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<String>,
+    /// The bus lost its record: this one stands for it, and says nothing of what it was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+impl TaskRecord {
+    /// A new task, which waits.
+    pub(crate) fn queued(now: Timestamp, id: TaskId, run: RunId, place: u32, spec: TaskSpec) -> Self {
+        Self {
+            v: RECORD_VERSION,
+            id,
+            run,
+            place,
+            spec,
+            state: TaskState::Queued,
+            reason: String::new(),
+            unverified: false,
+            attempts: Vec::new(),
+            branch: None,
+            submitted_at: now,
+            ended_at: None,
+            starts: 0,
+            uncharged: 0,
+            not_before: None,
+            cancel: false,
+            cancel_grace_ms: None,
+            blocked_by: None,
+            feedback: Feedback::None,
+            landing: Landing::None,
+            inputs: None,
+            decisions: Vec::new(),
+            granted: 0,
+            landed: None,
+            merged: None,
+            lost: false,
+        }
+    }
+
+    /// What stands for a task whose record is gone: over, since nothing more can come of it.
+    pub(crate) fn lost(now: Timestamp, id: TaskId, run: RunId, place: u32) -> Option<Self> {
+        let spec = TaskSpec::bare(format!("lost-{}", id.tail()).parse().ok()?);
+        let reason = "the bus lost its record: what it was and what became of it is not known";
+        Some(Self {
+            state: TaskState::Failed,
+            reason: reason.to_owned(),
+            ended_at: Some(now),
+            lost: true,
+            ..Self::queued(now, id, run, place, spec)
+        })
+    }
 }
 
 /// A text to one agent.

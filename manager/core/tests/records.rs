@@ -131,6 +131,7 @@ fn task() -> TaskRecord {
         granted: 0,
         landed: None,
         merged: None,
+        lost: false,
     }
 }
 
@@ -202,6 +203,7 @@ fn released() -> Released {
         Sample::of("task-least", least_task()),
         Sample::of("task-reviewed", reviewed_task()),
         Sample::of("task-log-wanted", TaskRecord { feedback: wanted, ..least_task() }),
+        Sample::of("task-lost", TaskRecord { lost: true, ..least_task() }),
         Sample::of("task-landed", TaskRecord { landing: Landing::Done, ..least_task() }),
         Sample::of("task-not-landed", TaskRecord { landing: Landing::Refused, ..least_task() }),
         Sample::of("request-open", request(RequestState::Open { targets })),

@@ -76,6 +76,12 @@ pub enum Mutation {
         key: RequestKey,
         run: Target,
         max_parallel: Option<u32>,
+        /// `max_parallel` stays as it is.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_parallel: bool,
+        /// Caps by label, as in a run; none: no cap for this label any more. Those that are not named stay.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        caps: BTreeMap<String, Option<u32>>,
     },
     /// Each is changed or refused on its own. Accepted means wanted; `WaitAgents` until `Applied` tells when it is so.
     ChangeAgents {

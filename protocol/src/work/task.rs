@@ -111,6 +111,43 @@ pub struct TaskSpec {
     pub needs_change: bool,
 }
 
+impl TaskSpec {
+    /// A task with nothing but a name.
+    #[must_use]
+    pub const fn bare(name: Name) -> Self {
+        Self {
+            name,
+            program: Vec::new(),
+            prompt: None,
+            profile: None,
+            repo: None,
+            base_commit: None,
+            depends_on: Vec::new(),
+            after: Vec::new(),
+            base_from: None,
+            setup: Vec::new(),
+            prepare: None,
+            priority: 0,
+            labels: BTreeMap::new(),
+            limits: ResourceLimits { memory_bytes: None, cpu_millis: None, pids: None, time_ms: None },
+            grace_ms: 0,
+            retries: Retries { max: 0, backoff_ms: 0, backoff_max_ms: 0, jitter_percent: 0, on: Vec::new() },
+            verify: Vec::new(),
+            verify_timeout_ms: None,
+            accept: Accept::Exit,
+            result: None,
+            outputs: Vec::new(),
+            commit: CommitMode::Agent,
+            user: None,
+            has_environment: false,
+            ready_text: None,
+            signals: None,
+            move_after_ms: None,
+            needs_change: false,
+        }
+    }
+}
+
 wire_enum!(
     /// Who says that the work is good.
     Accept {

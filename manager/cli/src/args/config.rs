@@ -126,7 +126,12 @@ pub enum NotifyCommand {
     /// List the hooks of the settings and how their deliveries went
     #[command(before_help = "Examples:\n  phalanx notify ls\n  phalanx notify ls -o json")]
     Ls,
-    /// Send a sample to every hook and say what came back
-    #[command(before_help = "Examples:\n  phalanx notify test\n  phalanx notify test -o json")]
-    Test,
+    /// Send a sample to every hook, or to the named one, and say what came back
+    #[command(
+        before_help = "Examples:\n  phalanx notify test\n  phalanx notify test chat\n  phalanx notify test -o json"
+    )]
+    Test {
+        /// Name of a hook [default: all of them]
+        name: Option<String>,
+    },
 }

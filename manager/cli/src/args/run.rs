@@ -118,8 +118,11 @@ pub struct Scale {
     /// A run's name or id
     pub run: String,
     /// Tasks that may be live at once; none: as many as hosts take
-    #[arg(value_name = "N|none", value_parser = at_once)]
-    pub max_parallel: AtOnce,
+    #[arg(value_name = "N|none", value_parser = at_once, required_unless_present = "caps")]
+    pub max_parallel: Option<AtOnce>,
+    /// Tasks with this label (KEY=VALUE, or KEY for any value) that may be live at once; none: no cap
+    #[arg(long = "cap", value_name = "LABEL=N|none", value_parser = cap)]
+    pub caps: Vec<(String, AtOnce)>,
     /// The same key gives the same answer again
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
@@ -136,6 +139,13 @@ fn at_once(text: &str) -> Result<AtOnce, String> {
         Ok(0) | Err(_) => Err("it is a number from 1, or none".to_owned()),
         Ok(count) => Ok(AtOnce(Some(count))),
     }
+}
+
+/// As in a file and in the settings. The label may hold a `=` itself, so the last one parts it from its number.
+fn cap(text: &str) -> Result<(String, AtOnce), String> {
+    let (label, most) =
+        text.rsplit_once([':', '=']).ok_or("write it as LABEL=N, such as gpu=2 or team=infra=3")?;
+    Ok((label.trim().to_owned(), at_once(most.trim())?))
 }
 
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use super::super::error::{Failure, exit};
 use super::super::output::pipe::say;
 use super::super::output::sanitise::safe_line;
 use manager_plan::config::edit::{self, EditError};
-use manager_plan::config::key::Key;
+use manager_plan::config::key::{Key, LABEL_CAPS};
 use manager_plan::config::layer::Layer;
 
 /// Others may read what holds no secrets.
@@ -35,6 +35,9 @@ pub fn set(context: &Context, key: &Key, value: &str, layer: Layer) -> Result<u8
         write(&file, &changed)?;
     }
     tell(context, &format!("{} is {value} in {}", key.name, file.display()));
+    if key.name == LABEL_CAPS.name && changed != text {
+        tell(context, "the manager reads it when it starts: phalanx down, then phalanx up");
+    }
     Ok(exit::OK)
 }
 

@@ -1,7 +1,8 @@
 //! `retry` and `scale`, and how a change of a run is told.
 
-use protocol::api::{Mutation, Outcome, Reply};
-use protocol::ids::RequestKey;
+use protocol::api::{Mutation, Outcome, Query, Reply};
+use protocol::error::ErrorCode;
+use protocol::ids::{RequestKey, TaskId};
 use protocol::task::TaskState;
 
 use super::super::args::run::{Retry, Scale};
@@ -16,14 +17,23 @@ use super::list::{named_or_latest, one, whole};
 use super::view::RunRow;
 
 pub fn retry(context: &Context, args: &Retry) -> Result<u8, Failure> {
-    if !args.failed && args.tasks.is_empty() {
+    if !args.failed && args.tasks.is_empty() && args.run.is_none() {
         return Err(Failure::usage("no task is named")
-            .hint("phalanx retry RUN TASK…, or: phalanx retry RUN --failed"));
+            .hint("phalanx retry TASK, phalanx retry RUN TASK…, or: phalanx retry RUN --failed"));
     }
     let key = request_key(args.key.as_deref())?;
     let mut client = context.client()?;
-    let run = named_or_latest(&mut client, args.run.as_deref())?;
-    let tasks = if args.failed { failed(&mut client, &run)? } else { args.tasks.clone() };
+    let (run, tasks) = match &args.run {
+        Some(word) if !args.failed && args.tasks.is_empty() => {
+            let (run, task) = one_task(&mut client, word)?;
+            (run, vec![task])
+        }
+        run => {
+            let run = named_or_latest(&mut client, run.as_deref())?;
+            let tasks = if args.failed { failed(&mut client, &run)? } else { args.tasks.clone() };
+            (run, tasks)
+        }
+    };
     if tasks.is_empty() {
         say("no task of the run has failed; nothing was done");
         return Ok(exit::OK);
@@ -36,10 +46,35 @@ pub fn retry(context: &Context, args: &Retry) -> Result<u8, Failure> {
 pub fn scale(context: &Context, args: &Scale) -> Result<u8, Failure> {
     let key = request_key(args.key.as_deref())?;
     let mut client = context.client()?;
-    let max_parallel = args.max_parallel.0;
-    let request = Mutation::ScaleRun { key: key.clone(), run: args.run.clone(), max_parallel };
+    let request = Mutation::ScaleRun {
+        key: key.clone(),
+        run: args.run.clone(),
+        max_parallel: args.max_parallel.and_then(|most| most.0),
+        keep_parallel: args.max_parallel.is_none(),
+        caps: args.caps.iter().map(|(label, most)| (label.clone(), most.0)).collect(),
+    };
     let outcomes = ask(&mut client, "phalanx scale", &request, &key)?;
     finish(context, &mut client, &args.run, &outcomes)
+}
+
+/// `RUN/TASK`, a task's id, or the name of a task of the latest run.
+fn one_task(client: &mut Client, word: &str) -> Result<(String, String), Failure> {
+    if let Some((run, task)) = word.split_once('/') {
+        return Ok((run.to_owned(), task.to_owned()));
+    }
+    if word.parse::<TaskId>().is_ok()
+        && let Reply::Task(task) = client.ask(&Query::ShowTask { task: word.to_owned() })?
+    {
+        return Ok((task.run.to_string(), word.to_owned()));
+    }
+    let run = named_or_latest(client, None)?;
+    let (view, tasks) = whole(client, &run)?;
+    if tasks.iter().any(|task| task.spec.name.as_str() == word) {
+        return Ok((run, word.to_owned()));
+    }
+    let message = format!("no task {word:?} in the latest run, {}", view.spec.name);
+    Err(Failure::new(ErrorCode::NotFound, message)
+        .hint("phalanx retry RUN TASK…, or: phalanx retry RUN --failed"))
 }
 
 fn failed(client: &mut Client, run: &str) -> Result<Vec<String>, Failure> {

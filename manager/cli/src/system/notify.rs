@@ -30,7 +30,7 @@ use manager_plan::notify::hook::Hook;
 pub fn run(context: &Context, command: &NotifyCommand) -> Result<u8, Failure> {
     match command {
         NotifyCommand::Ls => show(context),
-        NotifyCommand::Test => test(context, settings()?.hooks()),
+        NotifyCommand::Test { name } => test(context, &named(settings()?.hooks(), name.as_deref())?),
     }
 }
 
@@ -246,6 +246,20 @@ impl Listed for TestRow {
         };
         vec![self.hook.clone(), outcome.to_owned(), said.clone()]
     }
+}
+
+fn named(hooks: &[Hook], name: Option<&str>) -> Result<Vec<Hook>, Failure> {
+    let Some(name) = name else { return Ok(hooks.to_vec()) };
+    let found: Vec<Hook> = hooks
+        .iter()
+        .filter(|hook| hook.name.as_ref().is_some_and(|own| own.as_str() == name))
+        .cloned()
+        .collect();
+    if found.is_empty() {
+        return Err(Failure::new(ErrorCode::NotFound, format!("no hook is named {name:?}"))
+            .hint("phalanx notify ls; a hook gets a name by `name = \"…\"` in its [[notify]]"));
+    }
+    Ok(found)
 }
 
 fn test(context: &Context, hooks: &[Hook]) -> Result<u8, Failure> {

@@ -17,6 +17,8 @@ use protocol::time::Timestamp;
 
 pub(crate) use agents::refused_to_destroy;
 
+use runs::Scale;
+
 use crate::Core;
 use crate::names;
 use crate::record::{Origin, RequestState};
@@ -83,7 +85,9 @@ impl Core {
                 self.cancel_tasks(now, caller, &run, tasks, grace_ms);
             }
             Mutation::RetryTasks { run, tasks, .. } => self.retry_tasks(now, caller, &run, tasks),
-            Mutation::ScaleRun { run, max_parallel, .. } => self.scale_run(now, caller, &run, max_parallel),
+            Mutation::ScaleRun { run, max_parallel, keep_parallel, caps, .. } => {
+                self.scale_run(now, caller, &run, Scale { max_parallel, keep_parallel, caps });
+            }
             Mutation::ChangeAgents { targets, change, .. } => {
                 self.change_agents(now, caller, targets, &change);
             }

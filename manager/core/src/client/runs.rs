@@ -1,13 +1,14 @@
 //! Submitting runs, adding to them, and cancelling, retrying and scaling what was submitted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::agent::Environment;
-use protocol::api::{AddTasks, Outcome, Reply, SubmitRun, Target};
+use protocol::agent::{Environment, ResourceLimits};
+use protocol::api::{AddTasks, Outcome, Reachability, Reply, SubmitRun, Target};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::Fact;
-use protocol::ids::{Name, RunId, TaskId};
-use protocol::task::{SubmitTask, TaskSpec, TaskState};
+use protocol::ids::{HostId, Name, RunId, TaskId};
+use protocol::report::HostFacts;
+use protocol::task::{SubmitTask, TaskState};
 use protocol::time::Timestamp;
 
 use super::check::GRACE_MS_MAX;
@@ -15,8 +16,20 @@ use super::{Caller, check, invalid};
 use crate::Core;
 use crate::effect::{Effect, EnvironmentOwner, Subject};
 use crate::names::Ids;
-use crate::record::{Feedback, Landing, RECORD_VERSION, RequestState, RunRecord, TaskRecord};
+use crate::record::{RECORD_VERSION, RequestState, RunRecord, TaskRecord};
+use crate::run::caps::check as check_cap;
 use crate::timers::Timer;
+
+/// A limit of a task that a host must be large enough for.
+type Size = fn(&ResourceLimits) -> Option<u64>;
+
+/// What `scale` changes of a run.
+pub(super) struct Scale {
+    pub(super) max_parallel: Option<u32>,
+    pub(super) keep_parallel: bool,
+    /// `None`: this label has no cap any more.
+    pub(super) caps: BTreeMap<String, Option<u32>>,
+}
 
 /// Tasks that go with a cancelled one and are told by name.
 const NAMED_MOST: usize = 10;
@@ -30,9 +43,10 @@ impl Core {
         submit: SubmitRun,
         environments: Vec<Environment>,
     ) {
-        let checked = check::run(&submit.run, &submit.tasks, self.config.tasks_max)
-            .and_then(|()| check::environments(&submit.tasks, &environments));
-        if let Err(error) = checked {
+        let fits = check::run(&submit.run, &submit.tasks, self.config.tasks_max)
+            .and_then(|()| check::environments(&submit.tasks, &environments))
+            .and_then(|()| self.check_sizes(now, &submit.tasks));
+        if let Err(error) = fits {
             return self.out.reply(caller.reply_to, Err(error));
         }
         let mut ids = Ids::new(now, caller.seed);
@@ -82,6 +96,7 @@ impl Core {
             })?;
             check::more(run, &add.tasks, self.config.tasks_max)?;
             check::environments(&add.tasks, &environments)?;
+            self.check_sizes(now, &add.tasks)?;
             Ok(id)
         });
         let run = match checked {
@@ -102,6 +117,39 @@ impl Core {
         let state = RequestState::Answered { reply: reply.clone() };
         self.keep_request(now, (caller.key, caller.digest), state, false);
         self.out.reply(caller.reply_to, Ok(reply));
+    }
+
+    /// What no host of the fleet has would wait for ever. Only where hosts are heard: who is away may be larger.
+    fn check_sizes(&self, now: Timestamp, tasks: &[SubmitTask]) -> Result<(), WireError> {
+        let hosts = self.hosts(now);
+        if hosts.is_empty() || hosts.iter().any(|host| host.reachability == Reachability::Lost) {
+            return Ok(());
+        }
+        let largest = |size: fn(&HostFacts) -> u64| hosts.iter().max_by_key(|host| size(&host.facts));
+        let sizes: [(&str, Size, fn(&HostFacts) -> u64, &str); 2] = [
+            ("memory", |limits| limits.memory_bytes, |facts| facts.memory_total_bytes, "bytes"),
+            (
+                "cpu",
+                |limits| limits.cpu_millis,
+                |facts| u64::from(facts.cpus) * 1_000,
+                "thousandths of a core",
+            ),
+        ];
+        for (field, wanted, has, unit) in sizes {
+            let Some(host) = largest(has) else { continue };
+            let most = has(&host.facts);
+            let too_large =
+                tasks.iter().find(|task| wanted(&task.spec.limits).is_some_and(|size| size > most));
+            if let Some(task) = too_large.filter(|_| most > 0) {
+                let size = wanted(&task.spec.limits).unwrap_or(0);
+                return Err(invalid(format!(
+                    "task {:?}: {field}: it asks for {size} {unit}, and the largest host, {}, has {most}",
+                    task.spec.name, host.host
+                ))
+                .hint("ask for less, or add a larger host"));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn close_run(&mut self, now: Timestamp, caller: Caller, run: &str) {
@@ -149,7 +197,7 @@ impl Core {
                 self.out.seal(Effect::Seal { owner: EnvironmentOwner::Task(id), environment });
             }
             let place = u32::try_from(known.len().saturating_add(records.len())).unwrap_or(u32::MAX);
-            records.push(new_task(now, id, run, place, spec));
+            records.push(TaskRecord::queued(now, id, run, place, spec));
         }
         records
     }
@@ -179,10 +227,19 @@ impl Core {
             if task.record.state.is_final() {
                 return Ok(format!("it was over already: {}", task.record.state));
             }
+            let away = core.host_of_work(now, id);
             core.change_task(id, |record| {
                 record.cancel = true;
                 record.cancel_grace_ms = grace_ms;
+                if record.state.is_live() {
+                    record.reason = "cancel requested; waiting for its agent to end".to_owned();
+                }
             });
+            if let Some(host) = away {
+                return Ok(format!(
+                    "not cancelled yet: host {host} does not answer; its agent is stopped when the host is back"
+                ));
+            }
             let with_it = if named { core.cancel_dependants(now, id) } else { Vec::new() };
             Ok(match with_it.len() {
                 0 => String::new(),
@@ -193,6 +250,14 @@ impl Core {
                 }
             })
         });
+    }
+
+    /// The host of a live task, where that was not heard lately: nobody there ends its agent now.
+    fn host_of_work(&self, now: Timestamp, id: TaskId) -> Option<HostId> {
+        let record = &self.work.task(id)?.record;
+        let attempt = record.attempts.last().filter(|_| record.state.is_live())?;
+        let is_away = self.reachability(now, &attempt.host) != Reachability::Fresh;
+        is_away.then(|| attempt.host.clone())
     }
 
     /// Names of all that wait for the task to be accepted, which it will not be.
@@ -219,17 +284,39 @@ impl Core {
     }
 
     /// More are started at once; live ones over a smaller bound go on, and nothing follows them until it holds.
-    pub(super) fn scale_run(&mut self, now: Timestamp, caller: Caller, run: &str, max_parallel: Option<u32>) {
-        let scaled = self.find_run(run).and_then(|id| match max_parallel {
-            Some(0) => Err(invalid("with 0 nothing would ever start").hint("phalanx cancel RUN ends a run")),
-            Some(_) | None => Ok(id),
+    pub(super) fn scale_run(&mut self, now: Timestamp, caller: Caller, run: &str, scale: Scale) {
+        let Scale { max_parallel, keep_parallel, caps } = scale;
+        let scaled = self.find_run(run).and_then(|id| {
+            if max_parallel == Some(0) {
+                return Err(invalid("with 0 nothing would ever start").hint("phalanx cancel RUN ends a run"));
+            }
+            for (label, most) in &caps {
+                check_cap(label, most.unwrap_or(1)).map_err(invalid)?;
+            }
+            Ok(id)
         });
         let id = match scaled {
             Ok(id) => id,
             Err(error) => return self.out.reply(caller.reply_to, Err(error)),
         };
+        let mut of_run = BTreeMap::new();
+        let mut tasks = Vec::new();
         if let Some(run) = self.work.run_mut(id) {
-            run.record.spec.max_parallel = max_parallel;
+            if !keep_parallel {
+                run.record.spec.max_parallel = max_parallel;
+            }
+            of_run.clone_from(&run.record.spec.caps);
+            tasks.clone_from(&run.record.tasks);
+        }
+        if !caps.is_empty() {
+            for (label, most) in caps {
+                match most {
+                    Some(most) => of_run.insert(label, most),
+                    None => of_run.remove(&label),
+                };
+            }
+            self.work.recap(id, of_run);
+            tasks.into_iter().for_each(|task| self.touch_task(task));
         }
         self.out.run(id);
         self.out.changed(Subject::Run(id));
@@ -244,6 +331,10 @@ impl Core {
     pub(super) fn retry_tasks(&mut self, now: Timestamp, caller: Caller, run: &str, tasks: Vec<Target>) {
         self.for_tasks(now, caller, run, tasks, move |core, id, named| {
             let Some(task) = core.work.task(id) else { return Ok(String::new()) };
+            if task.record.lost {
+                let lost = || WireError::new(ErrorCode::Conflict, task.record.reason.clone());
+                return if named { Err(lost().hint("submit it again")) } else { Ok(String::new()) };
+            }
             match task.record.state {
                 TaskState::Failed | TaskState::Cancelled | TaskState::Rejected => {
                     core.queue_again(now, id);
@@ -340,34 +431,4 @@ impl Core {
 
 fn refused_as(state: TaskState) -> WireError {
     WireError::new(ErrorCode::Conflict, format!("the task is {state}"))
-}
-
-fn new_task(now: Timestamp, id: TaskId, run: RunId, place: u32, spec: TaskSpec) -> TaskRecord {
-    TaskRecord {
-        v: RECORD_VERSION,
-        id,
-        run,
-        place,
-        spec,
-        state: TaskState::Queued,
-        reason: String::new(),
-        unverified: false,
-        attempts: Vec::new(),
-        branch: None,
-        submitted_at: now,
-        ended_at: None,
-        starts: 0,
-        uncharged: 0,
-        not_before: None,
-        cancel: false,
-        cancel_grace_ms: None,
-        blocked_by: None,
-        feedback: Feedback::None,
-        landing: Landing::None,
-        inputs: None,
-        decisions: Vec::new(),
-        granted: 0,
-        landed: None,
-        merged: None,
-    }
 }

@@ -95,6 +95,14 @@ impl Caps {
         place
     }
 
+    /// A cap of a run that tasks count against already is another from now on.
+    pub fn set_most(&mut self, run: RunId, label: &str, most: u32) {
+        let place = self.places.get(&(Some(run), label.to_owned()));
+        if let Some(cap) = place.and_then(|place| self.caps.get_mut(*place)) {
+            cap.most = most;
+        }
+    }
+
     fn places(&self, set: CapSet) -> &[usize] {
         self.sets.get(set.0).map_or(&[], Vec::as_slice)
     }

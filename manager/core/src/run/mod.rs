@@ -34,6 +34,8 @@ pub(crate) struct Run {
     pub(crate) record: RunRecord,
     pub(crate) names: BTreeMap<Name, TaskId>,
     pub(crate) counts: BTreeMap<TaskState, u64>,
+    /// Each of its tasks has a record that can be read.
+    pub(crate) is_whole: bool,
     /// Accepted tasks whose branch is not there yet, nor refused.
     pub(crate) landing: u64,
     /// The question of its merge that is under way.
@@ -160,7 +162,8 @@ impl Work {
         // The agent that verifies a merge belongs to the task whose work is merged.
         let merging = record.merge.as_ref().and_then(MergeRecord::verifies);
         let (names, counts) = (BTreeMap::new(), BTreeMap::new());
-        let mut run = Run { record, names, counts, landing: 0, asking: Asking::default() };
+        let is_whole = records.len() >= record.tasks.len();
+        let mut run = Run { record, names, counts, is_whole, landing: 0, asking: Asking::default() };
         self.extend(&mut run, records);
         if let Some((agent, task)) = merging {
             self.link(agent, task);
@@ -203,6 +206,28 @@ impl Work {
             if let Some(task) = self.tasks.get_mut(&parent) {
                 task.children.extend(dependents);
             }
+        }
+    }
+
+    /// The caps of a run are others from now on: its tasks count against those.
+    pub(crate) fn recap(&mut self, id: RunId, caps: BTreeMap<String, u32>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.record.spec.caps = caps;
+        let (caps, labels) = (run.record.spec.caps.clone(), run.record.spec.labels.clone());
+        for (label, most) in &caps {
+            self.caps.set_most(id, label, *most);
+        }
+        for task in run.record.tasks.clone() {
+            let Some(task) = self.tasks.get_mut(&task) else { continue };
+            let mut labels = labels.clone();
+            labels.extend(task.record.spec.labels.clone());
+            let before = std::mem::replace(&mut task.caps, self.caps.set_of(id, &caps, &labels));
+            if task.record.state.is_live() {
+                self.caps.give_back(before);
+                self.caps.take(task.caps);
+            }
+            // It is queued by its caps; looked at again, it goes in under the new ones.
+            self.queue.remove(task.record.id);
         }
     }
 

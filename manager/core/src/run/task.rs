@@ -169,7 +169,7 @@ impl Core {
                 return Step::Rests;
             }
             Dependencies::Failed(name) => {
-                let reason = format!("dependency {name} failed");
+                let reason = self.blocked_words(record.run, &name);
                 self.change_task(id, |record| record.blocked_by = Some(name));
                 self.timers.cancel(&Timer::Task(id));
                 self.set_state(now, id, TaskState::Cancelled, reason);
@@ -241,6 +241,18 @@ impl Core {
         }
     }
 
+    /// What became of the task that this one waited for.
+    fn blocked_words(&self, run: RunId, name: &protocol::ids::Name) -> String {
+        let parent =
+            self.work.run(run).and_then(|run| run.names.get(name)).and_then(|id| self.work.task(*id));
+        match parent.map(|parent| parent.record.state) {
+            Some(TaskState::Cancelled) => format!("dependency {name} was cancelled"),
+            Some(TaskState::Rejected) => format!("dependency {name} was rejected"),
+            None => format!("dependency {name} is not known any more: the bus lost its record"),
+            Some(_) => format!("dependency {name} failed"),
+        }
+    }
+
     pub(crate) fn dependencies(&self, record: &TaskRecord) -> Dependencies {
         let mut open = Vec::new();
         for name in &record.spec.depends_on {
@@ -248,6 +260,8 @@ impl Core {
             let parent = run.and_then(|run| run.names.get(name)).and_then(|id| self.work.task(*id));
             match parent.map(|parent| parent.record.state) {
                 Some(TaskState::Accepted | TaskState::Merged) => {}
+                // Every task of the run is there, and this one is none of them: its record was lost.
+                None if run.is_some_and(|run| run.is_whole) => return Dependencies::Failed(name.clone()),
                 Some(TaskState::Rejected | TaskState::Failed | TaskState::Cancelled) => {
                     return Dependencies::Failed(name.clone());
                 }
@@ -266,10 +280,10 @@ impl Core {
         for name in &record.spec.after {
             let run = self.work.run(record.run);
             let parent = run.and_then(|run| run.names.get(name)).and_then(|id| self.work.task(*id));
-            let is_over = parent.is_some_and(|parent| {
-                let state = parent.record.state;
-                state.is_final() && state != TaskState::Unknown
-            });
+            let is_over = match parent.map(|parent| parent.record.state) {
+                Some(state) => state.is_final() && state != TaskState::Unknown,
+                None => run.is_some_and(|run| run.is_whole),
+            };
             if !is_over {
                 open.push(name.clone());
             }

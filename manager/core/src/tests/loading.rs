@@ -131,3 +131,26 @@ fn what_was_loaded_is_looked_at_without_waiting_for_an_input() {
     assert_eq!(core.deadline(), Some(Timestamp(5)));
     assert!(world.core.deadline().is_some_and(|at| at > world.now));
 }
+
+#[test]
+fn a_run_that_has_lost_a_record_ends_and_says_which() {
+    let mut world = World::new();
+    let after = protocol::task::TaskSpec { depends_on: vec!["a".parse().unwrap()], ..task_spec("b") };
+    let run = world.submit(run_spec("r"), vec![task_spec("a"), after]).unwrap();
+    let lost = world.task(run, "a").id;
+    let agent = world.at_work(run, "a");
+    world.stored.remove(&("tasks", crate::record::task_key(run, lost)));
+    world.restart_manager();
+    assert_eq!(world.state(run, "b"), TaskState::Cancelled);
+    assert!(world.task(run, "b").reason.contains("lost"), "{:?}", world.task(run, "b"));
+    let tasks = world.core.tasks(world.now, run);
+    let stand_in = tasks.iter().find(|task| task.id == lost).unwrap();
+    assert_eq!((stand_in.state, stand_in.reason.contains("lost its record")), (TaskState::Failed, true));
+    assert!(world.core.run_view(run).unwrap().ended_at.is_some(), "who waits for it hears");
+    assert_eq!(world.standing(agent), crate::fleet::agent::Standing::Live, "its agent goes on");
+    let Reply::Outcomes(outcomes) = world.retry(run, &[&lost.to_string()]) else { panic!("no outcomes") };
+    assert!(outcomes[0].error.is_some(), "nobody knows what it was");
+    world.check_store();
+    world.restart_manager();
+    assert_eq!(world.core.tasks(world.now, run).len(), 2);
+}

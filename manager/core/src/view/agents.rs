@@ -182,7 +182,7 @@ impl Core {
     #[must_use]
     pub fn status(&self, now: Timestamp, shell: &ShellFacts) -> StatusView {
         let mut agents = BTreeMap::new();
-        for (_, agent) in self.fleet.agents().filter(|(_, agent)| agent.standing() != Standing::Gone) {
+        for (_, agent) in self.fleet.agents().filter(|(_, agent)| !is_gone(agent)) {
             let phase = phase_of(agent);
             *agents.entry(phase.to_string()).or_insert(0) += 1;
         }

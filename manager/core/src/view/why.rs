@@ -24,14 +24,14 @@ pub(crate) fn waiting_words(now: Timestamp, waiting: &Waiting) -> (String, &'sta
             (format!("it is tried again in {} s", until.ms_since(now).div_ceil(1_000)), "")
         }
         Waiting::RunCap { cap } => {
-            (format!("the run may have {cap} live at once, and has"), "raise --max-parallel of the next run")
+            (format!("the run may have {cap} live at once, and has"), "phalanx scale RUN N")
         }
         Waiting::HostCap { cap } => {
             (format!("every host has the {cap} live agents it may have"), "wait, stop agents, or add a host")
         }
         Waiting::LabelCap { label, cap, of_run: true } => (
             format!("the run may have {cap} live at once with the label {label}, and has"),
-            "wait, or raise caps: in the file of the next run",
+            "wait, or phalanx scale RUN --cap LABEL=N",
         ),
         Waiting::LabelCap { label, cap, of_run: false } => (
             format!("{cap} with the label {label} may be live at once in this installation, and are"),

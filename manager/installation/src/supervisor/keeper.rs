@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Hold ──Run──> look ──lock held──> adopted ──ended──┐
-//!                 │ free                             │ pause (100 ms doubling to 10 s,
+//!                 │ free                             │ pause (100 ms doubling to 10 s, or 1 s once ready,
 //!                 └──> spawn ──> starting ──> running ┤        from the start again after 30 s up)
 //!                 ^                                   │
 //!                 └───────────────────────────────────┘      Stop in any state: SIGTERM, limit, SIGKILL
@@ -30,6 +30,8 @@ use crate::process::{self, ProcessHandle};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MOST: Duration = Duration::from_secs(10);
+/// After the end of one that had been ready: it can be started, and whoever killed it does so again or not.
+const PAUSE_MOST_AFTER_READY: Duration = Duration::from_secs(1);
 const UP_LONG: Duration = Duration::from_secs(30);
 const READY_PROBE: Duration = Duration::from_millis(5);
 const LOG_LINES: usize = 8;
@@ -88,6 +90,17 @@ struct Life {
     marks: Vec<Mark>,
 }
 
+/// The end of a component.
+struct Ended {
+    cause: String,
+    last_log: Vec<String>,
+    was_ready: bool,
+}
+
+const fn pause_most(was_ready: bool) -> Duration {
+    if was_ready { PAUSE_MOST_AFTER_READY } else { PAUSE_MOST }
+}
+
 impl Keeper {
     pub(super) async fn keep(mut self) {
         if !self.wanted().await {
@@ -97,23 +110,25 @@ impl Keeper {
         let mut short_lives = 0_u32;
         loop {
             let begun = Instant::now();
-            let (cause, last_log) = match self.begin().await {
+            let ended = match self.begin().await {
                 Ok(life) => match self.watch_over(life).await {
                     Some(ended) => ended,
                     None => return self.tell(News::Stopped).await,
                 },
-                Err(cause) => (cause, Vec::new()),
+                Err(cause) => Ended { cause, last_log: Vec::new(), was_ready: false },
             };
+            let Ended { cause, last_log, was_ready } = ended;
             if begun.elapsed() >= UP_LONG {
                 (pause, short_lives) = (PAUSE_FIRST, 0);
             }
             short_lives = short_lives.saturating_add(1);
+            pause = pause.min(pause_most(was_ready));
             self.tell(News::Down { cause, last_log, short_lives }).await;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = stop_wished(&mut self.wish) => return self.tell(News::Stopped).await,
             }
-            pause = (pause * 2).min(PAUSE_MOST);
+            pause = (pause * 2).min(pause_most(was_ready));
         }
     }
 
@@ -219,9 +234,8 @@ impl Keeper {
         Ok(child)
     }
 
-    /// Until the end of the component: why it ended and its last words, or `None` when it was stopped on
-    /// request.
-    async fn watch_over(&mut self, mut life: Life) -> Option<(String, Vec<String>)> {
+    /// Until the end of the component, or `None` when it was stopped on request.
+    async fn watch_over(&mut self, mut life: Life) -> Option<Ended> {
         let mut ready = false;
         let mut probe = tokio::time::interval(READY_PROBE);
         probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -231,8 +245,8 @@ impl Keeper {
         loop {
             tokio::select! {
                 cause = life.running.ended() => {
-                    let lines = life.marks.iter().flat_map(|mark| mark.last_lines(LOG_LINES)).collect();
-                    return Some((cause, lines));
+                    let last_log = life.marks.iter().flat_map(|mark| mark.last_lines(LOG_LINES)).collect();
+                    return Some(Ended { cause, last_log, was_ready: ready });
                 }
                 () = stop_wished(&mut self.wish) => {
                     self.stop(&mut life).await;
@@ -242,7 +256,7 @@ impl Keeper {
                     if refusals.persist(free_bytes(&self.layout.bus())) {
                         self.stop(&mut life).await;
                         let cause = "refused to store after the disk had been full, although there is room again";
-                        return Some((cause.to_owned(), Vec::new()));
+                        return Some(Ended { cause: cause.to_owned(), last_log: Vec::new(), was_ready: ready });
                     }
                 }
                 _ = probe.tick(), if !ready => {

@@ -39,8 +39,9 @@ pub enum Kind {
 pub fn caps(text: &str) -> Result<BTreeMap<String, u32>, String> {
     let mut caps = BTreeMap::new();
     for part in text.split(',').map(str::trim) {
-        let (label, most) =
-            part.rsplit_once(':').ok_or_else(|| format!("{part:?} is not LABEL: N, such as gpu: 1"))?;
+        let (label, most) = part
+            .rsplit_once([':', '='])
+            .ok_or_else(|| format!("{part:?} is not LABEL: N, such as gpu: 1"))?;
         let (label, most) = (label.trim(), most.trim());
         let most = most.parse().map_err(|_| format!("{label}: {most:?} is not a whole number that fits"))?;
         manager_core::check_cap(label, most)?;
@@ -169,7 +170,7 @@ mod tests {
             (Kind::Share, &["85%", "0.85", "100%"], &["0", "101%", "none"]),
             (
                 Kind::Caps,
-                &["gpu: 1", "team=infra:3, gpu:1", "none"],
+                &["gpu: 1", "team=infra:3, gpu:1", "gpu=1,team=infra=3", "none"],
                 &["gpu", "gpu: 0", "=a: 1", "a:1,a:2", ""],
             ),
             (Kind::Output, &["json", "template={{ name }}"], &["xml", ""]),

@@ -222,7 +222,8 @@ fn run_requests() -> Vec<(&'static str, Request)> {
             .into(),
         ),
         ("close-run", Mutation::CloseRun { key: key(), run: run() }.into()),
-        ("scale-run", Mutation::ScaleRun { key: key(), run: run(), max_parallel: Some(20) }.into()),
+        ("scale-run", scale(Some(20), false, [].into())),
+        ("scale-run-caps", scale(None, true, [(text("gpu"), Some(2)), (text("team=infra"), None)].into())),
         ("why", Query::Why { target: text("nightly/fix it") }.into()),
         (
             "compare",
@@ -365,4 +366,8 @@ pub(crate) fn all() -> Vec<Sample> {
     all.extend(replies().into_iter().map(|(name, reply)| Sample::of(format_args!("reply-{name}"), reply)));
     all.extend(items().into_iter().map(|(name, item)| Sample::of(format_args!("item-{name}"), item)));
     all
+}
+
+fn scale(max_parallel: Option<u32>, keep_parallel: bool, caps: BTreeMap<String, Option<u32>>) -> Request {
+    Mutation::ScaleRun { key: key(), run: run(), max_parallel, keep_parallel, caps }.into()
 }

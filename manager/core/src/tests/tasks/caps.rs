@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::api::Mutation;
 use protocol::ids::RunId;
 use protocol::task::{RunSpec, TaskState, Waiting};
 
@@ -101,4 +102,29 @@ fn a_cap_that_binds_nothing_or_everything_is_refused_by_name() {
         let error = world.submit(spec, vec![task_spec("a")]).unwrap_err();
         assert!(error.message.contains(expected) && error.message.contains("caps"), "{error:?}");
     }
+}
+
+#[test]
+fn the_caps_of_a_live_run_can_be_raised_added_and_taken_away() {
+    let mut world = World::new();
+    let tasks = ["a", "b", "c", "d"].map(|name| labelled(task_spec(name), &[("team", "infra")]));
+    let spec = RunSpec { caps: caps(&[("team=infra", 1)]), ..run_spec("r") };
+    let run = world.submit(spec, tasks.to_vec()).unwrap();
+    let scale = |world: &mut World, label: &str, most: Option<u32>| {
+        let (key, caps) = (world.key(), [(label.to_owned(), most)].into());
+        let request =
+            Mutation::ScaleRun { key, run: run.to_string(), max_parallel: None, keep_parallel: true, caps };
+        world.ask(request)
+    };
+    assert_eq!(live(&world, run).len(), 1);
+    scale(&mut world, "team=infra", Some(2)).unwrap();
+    assert_eq!(live(&world, run).len(), 2);
+    scale(&mut world, "team", Some(3)).unwrap();
+    scale(&mut world, "team=infra", None).unwrap();
+    assert_eq!(live(&world, run).len(), 3, "the new one counts what was live before");
+    world.restart_manager();
+    assert_eq!(live(&world, run).len(), 3);
+    assert!(scale(&mut world, "team", Some(0)).is_err());
+    scale(&mut world, "team", None).unwrap();
+    assert_eq!(live(&world, run).len(), 4);
 }

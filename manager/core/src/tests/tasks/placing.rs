@@ -158,7 +158,13 @@ fn a_run_that_is_scaled_starts_more_at_once_and_never_ends_what_is_live() {
     };
     let scale = |world: &mut World, max_parallel| {
         let key = world.key();
-        world.ask(Mutation::ScaleRun { key, run: run.to_string(), max_parallel })
+        world.ask(Mutation::ScaleRun {
+            key,
+            run: run.to_string(),
+            max_parallel,
+            keep_parallel: false,
+            caps: Default::default(),
+        })
     };
     assert_eq!(live(&world), 1);
     scale(&mut world, Some(3)).unwrap();
@@ -173,4 +179,30 @@ fn a_run_that_is_scaled_starts_more_at_once_and_never_ends_what_is_live() {
     assert_eq!(live(&world), 2);
     scale(&mut world, None).unwrap();
     assert_eq!(live(&world), 3);
+}
+
+#[test]
+fn a_task_larger_than_every_host_is_refused_at_once_with_the_largest_host() {
+    let mut world = World::new();
+    let mut large = task_spec("a");
+    large.limits.memory_bytes = Some(900 << 30);
+    let error = world.submit(run_spec("r"), vec![large]).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Invalid);
+    assert!(error.message.contains("largest host, one, has 8589934592"), "{error:?}");
+}
+
+#[test]
+fn a_cancel_that_its_host_cannot_hear_says_so() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![task_spec("a")]).unwrap();
+    world.at_work(run, "a");
+    world.hosts.values_mut().for_each(|host| host.is_cut_off = true);
+    world.pass(20_000);
+    let protocol::api::Reply::Outcomes(outcomes) = world.cancel(run, &["a"]) else { panic!("no outcomes") };
+    assert!(outcomes[0].note.contains("host one does not answer"), "{outcomes:?}");
+    let task = world.task(run, "a");
+    assert_eq!((task.state, task.reason.contains("cancel requested")), (TaskState::Running, true));
+    world.hosts.values_mut().for_each(|host| host.is_cut_off = false);
+    world.pass(20_000);
+    assert_eq!(world.state(run, "a"), TaskState::Cancelled);
 }

@@ -253,7 +253,9 @@ Messages to one agent\nkeep their order.\n\nExit codes: 0 delivered (or queued, 
     )]
     Retry(run::Retry),
     /// Change how many tasks of a run may be live at once
-    #[command(before_help = "Examples:\n  phalanx scale nightly 20\n  phalanx scale nightly --cap gpu=2\n  phalanx scale nightly none")]
+    #[command(
+        before_help = "Examples:\n  phalanx scale nightly 20\n  phalanx scale nightly --cap gpu=2\n  phalanx scale nightly none"
+    )]
     Scale(run::Scale),
     /// Why an agent, run or task is not further
     #[command(before_help = "Examples:\n  phalanx why nightly\n  phalanx why demo")]

@@ -369,5 +369,5 @@ pub(crate) fn all() -> Vec<Sample> {
 }
 
 fn scale(max_parallel: Option<u32>, keep_parallel: bool, caps: BTreeMap<String, Option<u32>>) -> Request {
-    Mutation::ScaleRun { key: key(), run: run(), max_parallel, keep_parallel, caps }.into()
+    Mutation::ScaleRun { key: key(), run: text("nightly"), max_parallel, keep_parallel, caps }.into()
 }

@@ -5,7 +5,6 @@ mod blobs;
 mod forgetting;
 mod invariants;
 mod landing;
-mod leading;
 mod loading;
 mod messages;
 mod retaining;

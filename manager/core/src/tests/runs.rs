@@ -235,7 +235,7 @@ fn a_child_starts_when_all_its_parents_are_accepted_and_is_never_released_by_a_f
     fail(&mut world, run, "b");
     let c = world.task(run, "c");
     assert_eq!((c.state, c.reason.as_str()), (TaskState::Cancelled, "dependency b failed"));
-    assert_eq!(world.task(run, "d").reason, "dependency c failed");
+    assert_eq!(world.task(run, "d").reason, "dependency c was cancelled");
     let ended = Fact::RunEnded { run, accepted: 1, failed: 1, cancelled: 2 };
     assert!(world.events.contains(&ended));
     // Retrying the parent brings the children back.

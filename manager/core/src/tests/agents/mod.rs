@@ -3,6 +3,7 @@
 mod changes;
 mod destroying;
 mod doing;
+mod leading;
 pub(super) mod program;
 mod watching;
 

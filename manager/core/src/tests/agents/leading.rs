@@ -3,7 +3,7 @@
 use protocol::api::Mutation;
 use protocol::ids::Fencing;
 
-use super::world::{World, create};
+use super::super::world::{World, create};
 use crate::fleet::agent::Standing;
 
 #[test]

@@ -165,3 +165,25 @@ fn an_agent_that_asks_is_answered_at_its_terminal() {
     install.run(&["destroy", "asker"]).succeeded();
     install.gone(agent.id);
 }
+
+#[test]
+fn what_is_named_and_is_not_there_is_an_error_and_no_empty_list() {
+    let install = Install::start();
+    install.create("one", &[], &["hang"]);
+    install.run(&["ls", "nosuch"]).ended_with(3);
+    install.run(&["ls", "one", "nosuch"]).ended_with(3);
+    assert_eq!(install.run(&["ls", "nosuch*", "-o", "name"]).succeeded().text(), "");
+    assert_eq!(install.run(&["ls", "one", "-o", "name"]).succeeded().text(), "one");
+    // It is there, and left out by what else was asked for.
+    install.run(&["ls", "one", "--phase", "STOPPED", "-o", "name"]).succeeded();
+    let ran = install.run(&["destroy", "--yes", ""]).ended_with(2);
+    assert!(ran.stderr.contains("is empty"), "{}", ran.stderr);
+
+    let file = install.file("tasks.txt", "true\necho b\n");
+    install.run(&["run", &file.display().to_string(), "--name", "two"]).succeeded();
+    let named = install.run(&["tasks", "two", "-o", "name"]).succeeded().text();
+    let first = named.lines().next().unwrap();
+    let one = install.run(&["tasks", &format!("two/{first}"), "-o", "name"]).succeeded();
+    assert_eq!(one.text(), first);
+    install.run(&["tasks", "two/nosuch"]).ended_with(3);
+}

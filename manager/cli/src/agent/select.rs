@@ -53,6 +53,10 @@ pub fn targets(client: &mut Client, wanted: &Targets, which: Which) -> Result<Ve
         if wanted.targets.is_empty() {
             return Err(Failure::usage("no agent is named").hint("give NAMEs, or -l key=value"));
         }
+        if wanted.targets.iter().any(|target| target.trim().is_empty()) {
+            return Err(Failure::usage("an agent's name is empty; nothing was done")
+                .hint("is a variable of your script unset?"));
+        }
         let mut unique: Vec<String> = Vec::new();
         for target in &wanted.targets {
             if !unique.contains(target) {

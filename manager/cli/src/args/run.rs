@@ -69,7 +69,8 @@ impl Run {
 
 #[derive(Args, Debug)]
 pub struct Tasks {
-    /// A run's name or id [default: the latest]
+    /// A run's name or id, or RUN/TASK for one task [default: the latest run]
+    #[arg(value_name = "RUN[/TASK]")]
     pub run: Option<String>,
     /// Only tasks in this state
     #[arg(long = "state", value_parser = state)]

@@ -111,12 +111,18 @@ pub fn one<T: Listed>(out: &mut Stdout, format: &OutputFormat, item: &T) -> Resu
     }
 }
 
+/// Of the first column of a table; `-o wide` shows it whole.
+const FIRST_WIDTH: usize = 48;
+
 fn table<T: Listed>(items: &[T], wide: bool) -> String {
     let mut header = T::HEADER.to_vec();
     if wide {
         header.extend(T::WIDE);
     }
     let mut table = Table::new(&header);
+    if !wide {
+        table = table.cut_first(FIRST_WIDTH);
+    }
     for item in items {
         table.row(item.cells(wide));
     }

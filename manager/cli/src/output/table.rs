@@ -6,17 +6,30 @@ use super::sanitise::safe_line;
 
 pub struct Table {
     rows: Vec<Vec<String>>,
+    /// Of the first column: longer cells are cut.
+    first_width: usize,
 }
 
 impl Table {
     pub fn new(header: &[&str]) -> Self {
-        Self { rows: vec![header.iter().map(|cell| (*cell).to_owned()).collect()] }
+        Self { rows: vec![header.iter().map(|cell| (*cell).to_owned()).collect()], first_width: usize::MAX }
+    }
+
+    /// Cuts the first column where it is wider, so that one long name does not widen every row.
+    #[must_use]
+    pub fn cut_first(mut self, width: usize) -> Self {
+        self.first_width = width;
+        self
     }
 
     /// Cells may hold anything; they are made safe here.
     pub fn row(&mut self, cells: Vec<String>) {
         let cells = cells.iter().map(|cell| if cell.is_empty() { "-".to_owned() } else { safe_line(cell) });
-        self.rows.push(cells.collect());
+        let mut cells: Vec<String> = cells.collect();
+        if let Some(first) = cells.first_mut().filter(|first| first.width() > self.first_width) {
+            *first = cut(first, self.first_width);
+        }
+        self.rows.push(cells);
     }
 
     pub fn render(&self) -> String {
@@ -46,6 +59,20 @@ impl Table {
     }
 }
 
+/// As much of the text as fits into `width` columns with the mark that something is missing.
+fn cut(text: &str, width: usize) -> String {
+    let mut kept = String::new();
+    for character in text.chars() {
+        kept.push(character);
+        if kept.width() >= width {
+            kept.pop();
+            break;
+        }
+    }
+    kept.push('…');
+    kept
+}
+
 /// `key: value` lines; values that are empty are left out.
 pub fn details(pairs: &[(&str, String)]) -> String {
     let width =
@@ -71,6 +98,15 @@ pub fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_first_cell_is_cut_where_that_is_asked_for() {
+        let mut table = Table::new(&["NAME", "PHASE"]).cut_first(6);
+        table.row(vec!["abcdefgh".into(), "RUNNING".into()]);
+        table.row(vec!["abcdef".into(), "a long one".into()]);
+        table.row(vec!["名前名前".into(), "x".into()]);
+        assert_eq!(table.render(), "NAME    PHASE\nabcde…  RUNNING\nabcdef  a long one\n名前…   x\n");
+    }
 
     #[test]
     fn wide_and_combining_characters_line_up_and_escapes_are_shown() {

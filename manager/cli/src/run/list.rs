@@ -42,6 +42,13 @@ pub fn one(client: &mut Client, run: &str) -> Result<RunView, Failure> {
     whole(client, run).map(|(run, _)| run)
 }
 
+fn one_task(client: &mut Client, task: &str) -> Result<TaskView, Failure> {
+    match client.ask(&Query::ShowTask { task: task.to_owned() })? {
+        Reply::Task(task) => Ok(*task),
+        other => Err(unexpected(other)),
+    }
+}
+
 pub fn runs(context: &Context) -> Result<u8, Failure> {
     let mut client = context.client()?;
     let mut runs = all(&mut client)?;
@@ -61,8 +68,13 @@ pub fn runs(context: &Context) -> Result<u8, Failure> {
 
 pub fn tasks(context: &Context, args: &Tasks) -> Result<u8, Failure> {
     let mut client = context.client()?;
-    let run = named_or_latest(&mut client, args.run.as_deref())?;
-    let (_, tasks) = whole(&mut client, &run)?;
+    let tasks = match args.run.as_deref() {
+        Some(task) if task.contains('/') => vec![one_task(&mut client, task)?],
+        named => {
+            let run = named_or_latest(&mut client, named)?;
+            whole(&mut client, &run)?.1
+        }
+    };
     let now = now();
     let wanted = |task: &TaskView| args.states.is_empty() || args.states.contains(&task.state);
     let rows: Vec<TaskRow> = tasks.into_iter().filter(wanted).map(|view| TaskRow { view, now }).collect();

@@ -1,10 +1,12 @@
 //! `ls`: agents as rows of a table, as JSON, or as names.
 
 use protocol::api::{Query, Reply};
+use protocol::error::ErrorCode;
 use protocol::row::{AgentRow, RowFilter};
 use protocol::time::Timestamp;
 
 use super::super::args::watch::{Filter, Ls};
+use super::super::client::Client;
 use super::super::context::{Context, unexpected};
 use super::super::error::{Failure, exit};
 use super::super::output::pipe::{Stdout, say};
@@ -30,6 +32,7 @@ pub fn run(context: &Context, args: &Ls) -> Result<u8, Failure> {
         Reply::Rows { rows, as_of } => (rows, as_of),
         other => return Err(unexpected(other)),
     };
+    known(&mut client, &args.filter, &agents)?;
     let mut rows = rows(agents, now());
     if let Some(by) = args.sort {
         sort(&mut rows, by);
@@ -42,6 +45,30 @@ pub fn run(context: &Context, args: &Ls) -> Result<u8, Failure> {
     }
     out.done()?;
     Ok(exit::OK)
+}
+
+/// A name without `*` and `?` is one that the caller believes in: that there is no such agent is said, and not an empty list.
+fn known(client: &mut Client, words: &Filter, listed: &[AgentRow]) -> Result<(), Failure> {
+    for name in words.names.iter().filter(|name| !name.contains(['*', '?'])) {
+        if listed.iter().any(|agent| is_called(agent, name)) {
+            continue;
+        }
+        // It may be there, and be left out by the rest of what was asked for.
+        let one = RowFilter { all: true, names: vec![name.clone()], ..RowFilter::default() };
+        let found = match client.ask(&Query::ListRows(one))? {
+            Reply::Rows { rows, .. } => rows,
+            other => return Err(unexpected(other)),
+        };
+        if found.is_empty() {
+            let failure = Failure::new(ErrorCode::NotFound, format!("there is no agent {name:?}"));
+            return Err(failure.hint("phalanx ls"));
+        }
+    }
+    Ok(())
+}
+
+fn is_called(agent: &AgentRow, name: &str) -> bool {
+    agent.name == name || agent.id.to_string() == name
 }
 
 pub fn filter(words: &Filter) -> RowFilter {

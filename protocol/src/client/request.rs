@@ -140,13 +140,13 @@ pub enum Action {
         path: FilePath,
         node: FileNode,
     },
-    /// Take away what a survey showed on the bus, if it was brought so long ago and still nothing names it. Repeatable
+    /// Remove what a survey showed on the bus, if it was brought so long ago and still nothing names it. Repeatable
     /// by nature: what is gone already counts as done.
     FreeBlobs {
         items: Vec<HouseItem>,
         older_ms: u64,
     },
-    /// Take away what a survey showed. Repeatable by nature: what is gone already counts as done.
+    /// Remove what a survey showed. Repeatable by nature: what is gone already counts as done.
     Free {
         host: HostId,
         items: Vec<HouseItem>,
@@ -208,7 +208,7 @@ pub enum Query {
     FollowRun {
         run: Target,
     },
-    /// Why an agent, run or task is not further.
+    /// Explain why an agent, run or task is waiting.
     Why {
         target: Target,
     },

@@ -1,4 +1,4 @@
-//! A host, and the whole installation, as operators see them, and why something in it is not further.
+//! A host, and the whole installation, as operators see them, and why something in it is waiting.
 
 use std::collections::BTreeMap;
 

@@ -10,56 +10,56 @@ use clap::Args;
   phalanx create demo -- sh -c 'echo hello; sleep 60'
   phalanx create fixer claude --repo ~/src/lib --base main --memory 2G")]
 pub struct Create {
-    /// Label of the agent; made up when absent
+    /// Name of the agent [default: generated]
     pub name: Option<String>,
-    /// How it is started: see phalanx profile ls
+    /// Profile to start it with; see phalanx profile ls
     pub profile: Option<String>,
-    /// Program and its arguments, executed as they are
+    /// Program and arguments, executed without a shell
     #[arg(last = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
-    /// Repository whose checkout it works in
+    /// Repository to check out as its workspace
     #[arg(long, value_name = "PATH")]
     pub repo: Option<PathBuf>,
     /// Branch, tag or commit to start from [default: HEAD]
     #[arg(long, value_name = "REF", requires = "repo")]
     pub base: Option<String>,
-    /// How the checkout is made
+    /// How to make the checkout
     #[arg(long, value_enum, default_value = "auto")]
     pub workspace: Workspace,
-    /// Labels, k=v
+    /// Label to set, k=v
     #[arg(long = "label", value_name = "K=V", value_parser = pair)]
     pub labels: Vec<(String, String)>,
-    /// A variable, or only the name of one of yours
+    /// Environment variable K=V, or only the name of one of yours
     #[arg(long = "env", value_name = "K=V|K")]
     pub environment: Vec<String>,
-    /// File of K=V lines
+    /// Read environment variables from a file of K=V lines
     #[arg(long, value_name = "F")]
     pub env_file: Vec<PathBuf>,
-    /// Cores, such as 1.5 [default: setting defaults.cpu]
+    /// CPU limit in cores, such as 1.5 [default: setting defaults.cpu]
     #[arg(long, value_name = "CORES")]
     pub cpu: Option<String>,
-    /// Memory, such as 512M or 2G [default: setting defaults.memory]
+    /// Memory limit, such as 512M or 2G [default: setting defaults.memory]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Processes and threads [default: setting defaults.pids]
+    /// Limit on processes and threads [default: setting defaults.pids]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub pids: Option<u64>,
-    /// Wall-clock time after which it is ended, such as 10m [default: setting defaults.timeout]
+    /// Stop it after this wall-clock time, such as 10m [default: setting defaults.timeout]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
-    /// Time between the request to end and the kill [default: setting defaults.grace]
+    /// Time between SIGTERM and SIGKILL [default: setting defaults.grace]
     #[arg(long, value_name = "TIME")]
     pub grace: Option<String>,
-    /// Where; the manager chooses when absent
+    /// Host to run on [default: chosen by the manager]
     #[arg(long, value_name = "H")]
     pub host: Option<String>,
-    /// User it runs as
+    /// User to run as
     #[arg(long, value_name = "U")]
     pub user: Option<String>,
-    /// The same key gives the same agent again
+    /// Idempotency key: repeating a command with the same key returns the same agent
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
-    /// Return once it is accepted, not once it was started
+    /// Return once the request is accepted, without waiting for the start
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -78,14 +78,14 @@ pub enum Workspace {
 pub struct Targets {
     /// NAME, NAME@HOST or an id
     pub targets: Vec<String>,
-    /// All agents with these labels, k=v
+    /// Select all agents with these labels, k=v
     #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
     pub labels: Vec<(String, String)>,
 }
 
 #[derive(Args, Debug)]
 pub struct Show {
-    /// Agents, tasks (their last agents), or a run's name or id
+    /// Agents, tasks (their last agents), or the name or id of a run
     #[arg(required = true, value_name = "AGENT|TASK|RUN")]
     pub targets: Vec<String>,
 }
@@ -94,7 +94,7 @@ pub struct Show {
 pub struct Attach {
     #[arg(value_name = "AGENT|TASK")]
     pub target: String,
-    /// Only look: nothing that is typed reaches it, and its size stays that of the others
+    /// Attach read-only; do not resize the terminal
     #[arg(short, long)]
     pub read_only: bool,
 }
@@ -103,16 +103,16 @@ pub struct Attach {
 pub struct Exec {
     #[arg(value_name = "AGENT|TASK")]
     pub target: String,
-    /// Program and its arguments
+    /// Program and arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
-    /// Pass standard input on as it comes, to its end
+    /// Pass standard input to the program
     #[arg(short = 'i', long)]
     pub stdin: bool,
-    /// A variable, or only the name of one of yours
+    /// Environment variable K=V, or only the name of one of yours
     #[arg(long = "env", value_name = "K=V|K")]
     pub environment: Vec<String>,
-    /// The bytes as they are, also on a terminal
+    /// Print bytes unchanged, also on a terminal
     #[arg(long)]
     pub raw: bool,
 }
@@ -121,17 +121,17 @@ pub struct Exec {
 pub struct Wait {
     #[command(flatten)]
     pub agents: Targets,
-    /// started, ended, destroyed, applied (changes are in force) or a phase such as PAUSED, BLOCKED or PAUSED:turn-done;
-    /// of a run or RUN/TASK: ended, accepted or a state such as REVIEW
+    /// What to wait for: started, ended, destroyed, applied (changes are in force), or a phase such as PAUSED, BLOCKED or
+    /// PAUSED:turn-done; for a run or task: ended, accepted, or a state such as REVIEW
     #[arg(long = "for", value_name = "WHAT", default_value = "ended")]
     pub until: String,
-    /// At most so long; then exit 124
+    /// Give up after this time and exit with 124
     #[arg(long, value_name = "TIME", default_value = "24h")]
     pub timeout: String,
-    /// The first one is enough
+    /// Return when the first one gets there
     #[arg(long, conflicts_with = "all")]
     pub any: bool,
-    /// All of them (the default)
+    /// Return when all of them get there (the default)
     #[arg(long)]
     pub all: bool,
 }
@@ -140,7 +140,7 @@ pub struct Wait {
 pub struct Stop {
     #[command(flatten)]
     pub agents: Targets,
-    /// Time before the kill [default: the agent's own]
+    /// Time between SIGTERM and SIGKILL [default: the agent's own]
     #[arg(long, value_name = "TIME")]
     pub grace: Option<String>,
     #[command(flatten)]
@@ -151,7 +151,7 @@ pub struct Stop {
 pub struct Destroy {
     #[command(flatten)]
     pub agents: Targets,
-    /// Also when the workspace holds the only copy of work
+    /// Destroy even if the workspace holds the only copy of work
     #[arg(long)]
     pub discard: bool,
     #[command(flatten)]
@@ -161,13 +161,13 @@ pub struct Destroy {
 /// What every change of agents takes.
 #[derive(Args, Debug)]
 pub struct Change {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Return once it is accepted
+    /// Return once the request is accepted
     #[arg(long)]
     pub no_wait: bool,
-    /// The same key gives the same answer again
+    /// Idempotency key: repeating a command with the same key returns the first answer
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
 }
@@ -176,13 +176,13 @@ pub struct Change {
 pub struct Events {
     #[arg(value_name = "AGENT")]
     pub targets: Vec<String>,
-    /// From then on: a duration ago (10m) or a date (2026-01-31, 2026-01-31T12:00:00+01:00), in UTC unless it has an offset
+    /// Only events since a duration ago (10m) or a date (2026-01-31, 2026-01-31T12:00:00+01:00; UTC without an offset)
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Go on as they come, over restarts too
+    /// Keep printing events as they happen
     #[arg(short, long)]
     pub follow: bool,
-    /// Only what came after this event: its `cursor` in -o json or jsonl
+    /// Only events after this one: its `cursor` from -o json or jsonl
     #[arg(long, value_name = "CURSOR", conflicts_with = "since")]
     pub cursor: Option<String>,
 }

@@ -14,10 +14,10 @@ pub struct Config {
 
 #[derive(Subcommand, Debug)]
 pub enum ConfigCommand {
-    /// Every setting as it is now
+    /// Show every setting in effect
     #[command(before_help = "Examples:\n  phalanx config view\n  phalanx config view --show-origin -o json")]
     View {
-        /// Also where each was set
+        /// Also show where each was set
         #[arg(long)]
         show_origin: bool,
     },
@@ -40,7 +40,7 @@ pub enum ConfigCommand {
         #[command(flatten)]
         file: File,
     },
-    /// Take one setting out of a file
+    /// Remove one setting from a file
     #[command(before_help = "Examples:
   phalanx config unset defaults.memory
   phalanx config unset defaults.max_parallel --layer project")]
@@ -50,24 +50,24 @@ pub enum ConfigCommand {
         #[command(flatten)]
         file: File,
     },
-    /// Open a file in $VISUAL or $EDITOR; it is taken only when it is right
+    /// Edit a file in $VISUAL or $EDITOR; it is saved only if it is valid
     #[command(before_help = "Examples:\n  phalanx config edit\n  phalanx config edit --layer project")]
     Edit {
         #[command(flatten)]
         file: File,
     },
-    /// Say what is wrong with the settings, or with one file
+    /// Check the settings, or one file
     #[command(before_help = "Examples:
   phalanx config validate
   phalanx config validate ./config.toml --layer user")]
     Validate {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Whose file it would be
+        /// Layer the file is meant for
         #[arg(long, value_enum, default_value = "user", requires = "file")]
         layer: Layer,
     },
-    /// The files that are read, in the order in which later ones win
+    /// Show the files that are read; later ones override earlier ones
     #[command(before_help = "Examples:\n  phalanx config path\n  phalanx config path -o json")]
     Path,
 }
@@ -75,7 +75,7 @@ pub enum ConfigCommand {
 /// Which file is changed.
 #[derive(Args, Debug)]
 pub struct File {
-    /// Whose settings
+    /// Layer to change
     #[arg(long, value_enum, default_value = "user")]
     pub layer: Layer,
 }
@@ -91,7 +91,7 @@ pub enum ProfileCommand {
     /// List profiles
     #[command(before_help = "Examples:\n  phalanx profile ls\n  phalanx profile ls -o json")]
     Ls,
-    /// Everything about profiles
+    /// Show details of profiles
     #[command(
         before_help = "Examples:\n  phalanx profile show claude\n  phalanx profile show claude codex -o json"
     )]
@@ -99,17 +99,17 @@ pub enum ProfileCommand {
         #[arg(required = true, value_name = "PROFILE")]
         names: Vec<String>,
     },
-    /// Start one as an agent, say whether it became ready, and take it away again
+    /// Start a profile as an agent, report whether it becomes ready, and remove the agent
     #[command(
         before_help = "Examples:\n  phalanx profile test claude\n  phalanx profile test mine --timeout 2m --keep"
     )]
     Test {
         #[arg(value_name = "PROFILE")]
         name: String,
-        /// At most so long until it is ready
+        /// Time within which it must become ready
         #[arg(long, value_name = "TIME", default_value = "1m")]
         timeout: String,
-        /// Leave the agent there, to look at it
+        /// Keep the agent for inspection
         #[arg(long)]
         keep: bool,
     },
@@ -123,10 +123,10 @@ pub struct Notify {
 
 #[derive(Subcommand, Debug)]
 pub enum NotifyCommand {
-    /// List the hooks of the settings and how their deliveries went
+    /// List the hooks and the state of their deliveries
     #[command(before_help = "Examples:\n  phalanx notify ls\n  phalanx notify ls -o json")]
     Ls,
-    /// Send a sample to every hook, or to the named one, and say what came back
+    /// Send a sample to every hook, or to one, and print the results
     #[command(
         before_help = "Examples:\n  phalanx notify test\n  phalanx notify test chat\n  phalanx notify test -o json"
     )]

@@ -6,15 +6,15 @@ use clap::{Args, Subcommand};
 
 #[derive(Subcommand, Debug)]
 pub enum File {
-    /// List files of an agent's workspace
+    /// List files in an agent's workspace
     #[command(before_help = "Examples:\n  phalanx file ls demo\n  phalanx file ls -r demo:src -o json")]
     Ls(FileLs),
-    /// Copy files of an agent's workspace to here
+    /// Copy files from an agent's workspace
     #[command(before_help = "Examples:
   phalanx file get demo:src/x.rs ./x.rs
   phalanx file get -r demo:src - > src.tar")]
     Get(FileGet),
-    /// Copy files into an agent's workspace; each gets its name once it is whole
+    /// Copy files into an agent's workspace; each appears only when complete
     #[command(before_help = "Examples:
   phalanx file put ./x.rs demo:src/x.rs
   phalanx file put -r ./data demo:")]
@@ -23,45 +23,45 @@ pub enum File {
 
 #[derive(Args, Debug)]
 pub struct FileLs {
-    /// AGENT or AGENT:PATH, the path from its workspace; an agent with a : in its name goes by its id
+    /// AGENT or AGENT:PATH, relative to its workspace; use the id of an agent whose name contains a colon
     #[arg(value_name = "AGENT[:PATH]")]
     pub place: OsString,
-    /// What is in the folders too
+    /// List directories recursively
     #[arg(short, long)]
     pub recursive: bool,
-    /// The outputs that were kept of it, not its workspace
+    /// List its saved outputs instead of its workspace
     #[arg(long)]
     pub outputs: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct FileGet {
-    /// The path from its workspace; an agent with a : in its name goes by its id
+    /// AGENT:PATH, relative to its workspace; use the id of an agent whose name contains a colon
     #[arg(value_name = "AGENT:PATH")]
     pub place: OsString,
-    /// A file, a folder to put it in, or - for standard output [default: its name, here]
+    /// A file, a directory, or - for standard output [default: the same name in the current directory]
     #[arg(value_name = "TO")]
     pub to: Option<OsString>,
-    /// A whole folder, to a new one or as tar to standard output
+    /// Copy a directory, to a new one or as a tar archive to standard output
     #[arg(short, long)]
     pub recursive: bool,
-    /// From the outputs that were kept of it, not its workspace
+    /// Copy from its saved outputs instead of its workspace
     #[arg(long)]
     pub outputs: bool,
-    /// Also files that are being written: as long as they were at first
+    /// Also copy files that are being written, up to their size at the start
     #[arg(long)]
     pub changing: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct FilePut {
-    /// Files, or - for standard input; at last AGENT:PATH, a file or a folder to put them in
+    /// Files, or - for standard input, followed by AGENT:PATH, a file or a directory to put them in
     #[arg(required = true, num_args = 2.., value_names = ["FROM", "AGENT:PATH"])]
     pub paths: Vec<OsString>,
-    /// Whole folders; of standard input, a tar
+    /// Copy directories; a tar archive from standard input
     #[arg(short, long)]
     pub recursive: bool,
-    /// Make the folders that it is in
+    /// Create missing parent directories
     #[arg(short, long)]
     pub parents: bool,
 }

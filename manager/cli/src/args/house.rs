@@ -8,34 +8,33 @@ use super::agent::Targets;
 pub struct Du {
     #[command(flatten)]
     pub agents: Targets,
-    /// Also each destroyed agent of which something is kept, not only their sum
+    /// List each destroyed agent of which data is kept, not only their sum
     #[arg(short, long)]
     pub all: bool,
 }
 
-/// Take away what nobody needs any more
+/// Remove data that is no longer needed
 ///
-/// agents: ended ones are destroyed, and their workspaces with them, but never with the only copy of work.
-/// transcripts: what is kept of destroyed agents. bases: checkouts that no workspace lies on. refs: those below
-/// refs/phalanx whose work is in branches, tags or remotes of the repository, also squashed or rebased. leftovers: cgroups,
-/// sessions and sockets of ended agents. runs: records of runs that are over, never those with accepted work that is not
-/// merged, or with an agent that is still there. blobs: prompts, logs and inputs on the bus that no record names, and what is
-/// left of those that were never brought whole.
+/// agents: ended agents and their workspaces, but never the only copy of work. transcripts: data kept of destroyed agents.
+/// bases: checkouts that no workspace uses. refs: refs below refs/phalanx whose work is in a branch, tag or remote of the
+/// repository, also if it was squashed or rebased. leftovers: cgroups, sessions and sockets of ended agents. runs: records of
+/// finished runs, except those with accepted work that is not merged or with an agent that still exists. blobs: prompts, logs
+/// and inputs on the bus that no record refers to, and incomplete uploads.
 #[derive(Args, Debug)]
 #[command(before_help = "Examples:
   phalanx gc --dry-run
   phalanx gc --older 30d --what transcripts,bases --yes")]
 pub struct Gc {
-    /// Show what would go; change nothing
+    /// Show what would be removed without removing it
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Only what nobody has needed for so long
+    /// Only remove what has not been needed for this long
     #[arg(long, value_name = "TIME", default_value = "7d")]
     pub older: String,
-    /// Only the oldest, until no more than so much is left on each host
+    /// Only remove the oldest, until at most this much is left on each host
     #[arg(long, value_name = "SIZE")]
     pub keep_size: Option<String>,
-    /// What may go
+    /// What to remove
     #[arg(
         long,
         value_enum,
@@ -43,10 +42,10 @@ pub struct Gc {
         default_value = "agents,transcripts,bases,refs,leftovers,runs,blobs"
     )]
     pub what: Vec<What>,
-    /// Also declared outputs of destroyed agents, which may exist nowhere else
+    /// Also remove declared outputs of destroyed agents, which may exist nowhere else
     #[arg(long)]
     pub discard: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
 }

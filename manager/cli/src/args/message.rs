@@ -8,57 +8,57 @@ use super::agent::pair;
 
 #[derive(Args, Debug)]
 pub struct Send {
-    /// The agent (NAME, NAME@HOST, TASK, RUN/TASK or an id; none with -l), then the text; a text that begins with '-' after --
+    /// The agent (NAME, NAME@HOST, TASK, RUN/TASK or an id; omitted with -l), then the text; put a text that begins with '-' after --
     ///
-    /// Words are joined by spaces; '-' alone reads standard input. The last line end of a file or of standard input is
-    /// taken for the Enter. Line ends CR LF are typed as LF.
+    /// Words are joined with spaces; '-' alone reads standard input. The final newline of a file or of standard input
+    /// counts as Enter. Line ends CR LF are typed as LF.
     #[arg(value_name = "AGENT] [TEXT")]
     pub words: Vec<String>,
-    /// Read the text from a file, '-' for standard input
+    /// Read the text from a file, or '-' for standard input
     #[arg(short, long, value_name = "F")]
     pub file: Option<PathBuf>,
     /// Send to all agents with these labels, k=v
     #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
     pub labels: Vec<(String, String)>,
-    /// Leave the text in the program's input line: press no Enter
+    /// Leave the text in the program's input line without pressing Enter
     #[arg(long)]
     pub no_enter: bool,
-    /// Submit several lines one by one where the program takes no pastes; without this they are not delivered to it
+    /// Submit several lines one by one to a program that does not accept pastes; otherwise they are not delivered to it
     #[arg(long)]
     pub lines: bool,
-    /// Also while the program works; never while it asks a person, is frozen, or is not ready
+    /// Deliver also while the program is working; never while it asks a question, is frozen, or is not ready
     #[arg(long)]
     pub now: bool,
-    /// Wait so long for the delivery; what is still queued then stays queued, and the exit code is 124
+    /// Time to wait for delivery; then exit with 124 and leave the message queued
     #[arg(long, value_name = "TIME", default_value = "10s", conflicts_with = "no_wait")]
     pub timeout: String,
-    /// Then wait until the program is at its prompt again, at most so long [default: 24h]; for profiles with signals
+    /// Then wait for the program to return to its prompt, at most this long [default: 24h]; for profiles with signals
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "24h")]
     #[arg(conflicts_with_all = ["no_wait", "no_enter"])]
     pub wait: Option<String>,
-    /// Return once it is queued
+    /// Return once the message is queued
     #[arg(long)]
     pub no_wait: bool,
-    /// The same key gives the same answer again, and nothing is sent twice
+    /// Idempotency key: repeating a command with the same key sends nothing twice
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
-    /// Do not ask before it goes to several agents
+    /// Do not ask for confirmation before sending to several agents
     #[arg(short, long)]
     pub yes: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Messages {
-    /// Only these messages, by their ids, or those of these agents
+    /// Messages by id, or messages of these agents
     #[arg(value_name = "AGENT|ID")]
     pub targets: Vec<String>,
-    /// Only those that are not decided yet
+    /// Only messages that are still undecided
     #[arg(long)]
     pub queued: bool,
-    /// Take these messages back; one that was typed already stays
+    /// Cancel these messages; one that was typed already stays
     #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "queued"])]
     pub cancel: Vec<protocol::ids::MessageId>,
-    /// The same key gives the same answer again
+    /// Idempotency key: repeating a command with the same key returns the first answer
     #[arg(long, value_name = "K", requires = "cancel")]
     pub key: Option<String>,
 }

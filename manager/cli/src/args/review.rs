@@ -9,13 +9,13 @@ pub struct Diff {
     /// RUN/TASK, a task of the latest run, an agent, or an id
     #[arg(value_name = "TASK|AGENT")]
     pub target: String,
-    /// This attempt of the task [default: the last]
+    /// Attempt of the task [default: the last]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempt: Option<u32>,
-    /// Only how much of each file changed
+    /// Show only how much each file changed
     #[arg(long, conflicts_with = "name_only")]
     pub stat: bool,
-    /// Only the names of changed files
+    /// Show only the names of changed files
     #[arg(long)]
     pub name_only: bool,
 }
@@ -25,16 +25,16 @@ pub struct Patch {
     /// RUN/TASK, a task of the latest run, a run, or an id
     #[arg(value_name = "TASK|RUN")]
     pub target: String,
-    /// Folder the files are written to; a run has a folder per task in it [default: .]
+    /// Directory to write to; a run gets one subdirectory per task [default: .]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// This attempt of the task [default: the last]
+    /// Attempt of the task [default: the last]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempt: Option<u32>,
-    /// Of a run: also work that was not accepted
+    /// For a run: also write work that was not accepted
     #[arg(long)]
     pub all: bool,
-    /// Write over files that are there
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }
@@ -45,22 +45,22 @@ pub struct Finished {
     /// RUN/TASK, a task of the latest run, or an id
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// All tasks in review with these labels, k=v
+    /// Select all tasks in review with these labels, k=v
     #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = super::agent::pair)]
     pub labels: Vec<(String, String)>,
-    /// The run that -l looks into [default: the latest]
+    /// Run to select tasks from with -l [default: the latest]
     #[arg(long, requires = "labels")]
     pub run: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// What to say of it; - is standard input
+    /// Comment; - reads standard input
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
-    /// What to say of it, from a file
+    /// Read the comment from a file
     #[arg(short = 'f', long = "file", value_name = "F", conflicts_with = "comment")]
     pub comment_file: Option<PathBuf>,
-    /// The same key gives the same answer again
+    /// Idempotency key: repeating a command with the same key returns the first answer
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
 }
@@ -75,7 +75,7 @@ pub struct Accept {
 pub struct Reject {
     #[command(flatten)]
     pub finished: Finished,
-    /// For good: no further attempt
+    /// Reject for good, without another attempt
     #[arg(long = "final")]
     pub for_good: bool,
 }
@@ -84,22 +84,22 @@ pub struct Reject {
 pub struct Merge {
     /// A run's name or id [default: the latest]
     pub run: Option<String>,
-    /// Branch that the work goes into; a new one begins at HEAD [default: the branch that HEAD is on]
+    /// Branch to merge into; a new one starts at HEAD [default: the branch that HEAD is on]
     #[arg(long, value_name = "BRANCH")]
     pub into: Option<String>,
-    /// Only this task [default: all that are accepted]
+    /// Merge only this task [default: all accepted tasks]
     #[arg(long = "task", value_name = "T")]
     pub tasks: Vec<String>,
-    /// Tell what would be merged and what conflicts; verify nothing, move nothing
+    /// Show what would be merged and what conflicts, without verifying or moving anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not run the tasks' verify commands on what was merged
+    /// Skip the tasks' verify commands
     #[arg(long)]
     pub no_verify: bool,
-    /// First line of the merge commits
+    /// Subject line of the merge commits
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// The same key gives the same merge again
+    /// Idempotency key: repeating a command with the same key returns the same merge
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
 }

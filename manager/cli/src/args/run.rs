@@ -9,9 +9,8 @@ use manager_plan::runfile::format::Format;
 
 /// Submit a file of tasks and wait for them
 ///
-/// FILE is a YAML document with tasks, JSON with one task object a line, or one shell command a line; - is standard
-/// input. Texts of a YAML file are templates: {{ row.x }}, {{ index }} and what --set gives; those of other files
-/// only with --map or --set.
+/// FILE is a YAML document with tasks, JSON with one task object per line, or one shell command per line; - is standard
+/// input. With --map, rows: or --set, texts are templates: {{ row.x }}, {{ index }} and {{ KEY }}.
 #[derive(Args, Debug)]
 #[command(before_help = "Examples:
   phalanx run tasks.yaml --max-parallel 50
@@ -21,40 +20,40 @@ use manager_plan::runfile::format::Format;
 pub struct Run {
     #[arg(value_name = "FILE", required_unless_present = "resume")]
     pub file: Option<PathBuf>,
-    /// Repeat every task for each row of a file (JSON or text, one a line), of -, or of 'cmd:PROGRAM'
+    /// Repeat every task for each row of a file (JSON or text, one per line), of - or of 'cmd:PROGRAM'
     #[arg(long, value_name = "ROWS")]
     pub map: Option<String>,
-    /// A variable of the templates
+    /// Set a template variable
     #[arg(long, value_name = "K=V", value_parser = variable)]
     pub set: Vec<(String, String)>,
-    /// How the file is written [default: seen from it]
+    /// Format of the file [default: detected]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Label of the run [default: the file's]
+    /// Name of the run [default: the file's]
     #[arg(long)]
     pub name: Option<String>,
-    /// Tasks that may be live at once
+    /// Tasks that may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_parallel: Option<u32>,
-    /// Tell a hook of the settings of this run: of what it is for, or of these (failed, blocked, review, run-end)
+    /// Notify this hook of the run: of the events in its settings, or of these (failed, blocked, review, run-end)
     #[arg(long, value_name = "NAME[:ON,..]", value_parser = manager_plan::notify::asked::of_option, conflicts_with = "resume")]
     pub notify: Vec<Told>,
-    /// Wait for the end (the default): exit 0 all accepted, 7 some, 8 none
+    /// Wait for the end (the default) and exit with 0 if all tasks were accepted, 7 if some, 8 if none
     #[arg(long, conflicts_with = "detach")]
     pub wait: bool,
     /// Return once the run is accepted
     #[arg(long)]
     pub detach: bool,
-    /// Start each task or row of standard input as it comes, for as long as it comes; the run ends after the last
+    /// Start each task or row as it arrives on standard input; the run ends after the last
     #[arg(long, conflicts_with = "dry_run")]
     pub follow: bool,
-    /// Go on with an open run: add the tasks of FILE, if one is given, close it, and wait
+    /// Resume an open run: add the tasks of FILE, if given, close the run, and wait
     #[arg(long, value_name = "RUN", conflicts_with_all = ["dry_run", "name"])]
     pub resume: Option<String>,
-    /// Check the file and show what would be sent; send nothing
+    /// Check the file and show what would be submitted
     #[arg(long)]
     pub dry_run: bool,
-    /// The same key gives the same run again
+    /// Idempotency key: repeating a command with the same key returns the same run
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
 }
@@ -72,7 +71,7 @@ pub struct Tasks {
     /// A run's name or id, or RUN/TASK for one task [default: the latest run]
     #[arg(value_name = "RUN[/TASK]")]
     pub run: Option<String>,
-    /// Only tasks in this state
+    /// Show only tasks in this state
     #[arg(long = "state", value_parser = state)]
     pub states: Vec<protocol::task::TaskState>,
 }
@@ -82,19 +81,19 @@ pub struct Cancel {
     /// A run's name or id, RUN/TASK, or a task of the latest run
     #[arg(value_name = "RUN|TASK")]
     pub run: String,
-    /// Names or ids of tasks of the run; all of it when absent
+    /// Names or ids of tasks of the run [default: all]
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// Time between the request to end and the kill [default: the task's own]
+    /// Time between SIGTERM and SIGKILL [default: the task's own]
     #[arg(long, value_name = "TIME")]
     pub grace: Option<String>,
-    /// Wait until all that was cancelled is over
+    /// Wait until everything cancelled has ended
     #[arg(long)]
     pub wait: bool,
-    /// With --wait: at most so long; then exit 124
+    /// With --wait: give up after this time and exit with 124
     #[arg(long, value_name = "TIME", default_value = "24h", requires = "wait")]
     pub timeout: String,
-    /// The same key gives the same answer again
+    /// Idempotency key: repeating a command with the same key returns the first answer
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
 }
@@ -106,10 +105,10 @@ pub struct Retry {
     /// Names or ids of tasks
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// All tasks that failed
+    /// Retry all tasks that failed
     #[arg(long, conflicts_with = "tasks")]
     pub failed: bool,
-    /// The same key gives the same answer again
+    /// Idempotency key: repeating a command with the same key returns the first answer
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
 }
@@ -118,13 +117,13 @@ pub struct Retry {
 pub struct Scale {
     /// A run's name or id
     pub run: String,
-    /// Tasks that may be live at once; none: as many as hosts take
+    /// Tasks that may run at once; none removes the limit
     #[arg(value_name = "N|none", value_parser = at_once, required_unless_present = "caps")]
     pub max_parallel: Option<AtOnce>,
-    /// Tasks with this label (KEY=VALUE, or KEY for any value) that may be live at once; none: no cap
+    /// Cap on tasks with this label (KEY=VALUE, or KEY for any value) that may run at once; none removes it
     #[arg(long = "cap", value_name = "LABEL=N|none", value_parser = cap)]
     pub caps: Vec<(String, AtOnce)>,
-    /// The same key gives the same answer again
+    /// Idempotency key: repeating a command with the same key returns the first answer
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
 }
@@ -159,7 +158,7 @@ pub struct Why {
 pub struct Report {
     /// A run's name or id [default: the latest]
     pub run: Option<String>,
-    /// Folder it is written to [default: reports/RUN below the state folder]
+    /// Directory to write to [default: reports/RUN in the state directory]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 pub struct Capture {
     #[arg(value_name = "AGENT|TASK")]
     pub target: String,
-    /// Also so many lines above the screen
+    /// Also print this many lines of scrollback
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub history: u32,
     /// Keep colours

@@ -24,7 +24,7 @@ pub struct Start {
 pub struct Rename {
     #[arg(value_name = "AGENT")]
     pub target: String,
-    /// Its new label
+    /// New name
     #[arg(value_name = "NEW")]
     pub name: String,
     #[command(flatten)]
@@ -33,10 +33,10 @@ pub struct Rename {
 
 #[derive(Args, Debug)]
 pub struct Label {
-    /// AGENT..., then K=V to set and K- to take away
+    /// AGENT..., then K=V to set or K- to remove a label
     #[arg(required = true, value_name = "AGENT|K=V|K-")]
     pub words: Vec<String>,
-    /// All agents with these labels, k=v
+    /// Select all agents with these labels, k=v
     #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
     pub labels: Vec<(String, String)>,
     #[command(flatten)]
@@ -47,23 +47,23 @@ pub struct Label {
 pub struct Limit {
     #[command(flatten)]
     pub agents: Targets,
-    /// Cores, such as 1.5, or none
+    /// CPU limit in cores, such as 1.5, or none
     #[arg(long, value_name = "CORES")]
     pub cpu: Option<String>,
-    /// Memory, such as 512M or 2G, or none
+    /// Memory limit, such as 512M or 2G, or none
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Processes and threads, or none
+    /// Limit on processes and threads, or none
     #[arg(long, value_name = "N")]
     pub pids: Option<String>,
-    /// Wall-clock time from the start after which it is ended, such as 10m, or none
+    /// Stop it after this wall-clock time since its start, such as 10m, or none
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
     #[command(flatten)]
     pub change: Change,
 }
 
-/// Make a new agent that begins with what another has in its workspace now, uncommitted and untracked work too
+/// Create an agent from the current workspace of another, including uncommitted and untracked work
 #[derive(Args, Debug)]
 #[command(before_help = "Examples:
   phalanx clone demo second
@@ -71,51 +71,51 @@ pub struct Limit {
 pub struct CloneAgent {
     #[arg(value_name = "AGENT")]
     pub source: String,
-    /// Label of the new one; made up when absent
+    /// Name of the new agent [default: generated]
     #[arg(value_name = "NEW")]
     pub name: Option<String>,
-    /// Program and its arguments [default: those of the other]
+    /// Program and arguments [default: those of the original]
     #[arg(last = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
-    /// Also the files that git is told to ignore
+    /// Include files that git ignores
     #[arg(long)]
     pub include_ignored: bool,
-    /// More labels, k=v
+    /// Label to add, k=v
     #[arg(long = "label", value_name = "K=V", value_parser = pair)]
     pub labels: Vec<(String, String)>,
-    /// A variable, or only the name of one of yours; values of the other are not copied
+    /// Environment variable K=V, or only the name of one of yours; values of the original are not copied
     #[arg(long = "env", value_name = "K=V|K")]
     pub environment: Vec<String>,
-    /// Cores [default: as the other]
+    /// CPU limit in cores [default: as the original]
     #[arg(long, value_name = "CORES")]
     pub cpu: Option<String>,
-    /// Memory [default: as the other]
+    /// Memory limit [default: as the original]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Processes and threads [default: as the other]
+    /// Limit on processes and threads [default: as the original]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub pids: Option<u64>,
-    /// Wall-clock time [default: as the other]
+    /// Wall-clock limit [default: as the original]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
-    /// The same key gives the same agent again
+    /// Idempotency key: repeating a command with the same key returns the same agent
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
-    /// Return once it is accepted, not once it was started
+    /// Return once the request is accepted, without waiting for the start
     #[arg(long)]
     pub no_wait: bool,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum SnapshotCommand {
-    /// Keep all that is in an agent's workspace now, in a ref of its repository
+    /// Save an agent's workspace to a ref of its repository
     #[command(
         before_help = "Examples:\n  phalanx snapshot create demo\n  phalanx snapshot create demo --include-ignored"
     )]
     Create {
         #[arg(value_name = "AGENT")]
         agent: String,
-        /// Also the files that git is told to ignore
+        /// Include files that git ignores
         #[arg(long)]
         include_ignored: bool,
     },
@@ -125,8 +125,9 @@ pub enum SnapshotCommand {
         #[arg(value_name = "AGENT")]
         agent: String,
     },
-    /// Put the files of a snapshot back; the agent must be paused or have ended. HEAD and index stay, and so do files
-    /// that the snapshot does not know of; one more snapshot is taken first
+    /// Restore the files of a snapshot into a paused or ended agent
+    ///
+    /// A new snapshot is taken first. HEAD, the index, and files that the snapshot does not contain are left as they are.
     #[command(
         before_help = "Examples:\n  phalanx snapshot restore demo 1\n  phalanx snapshot restore demo 1 -o json"
     )]

@@ -10,22 +10,22 @@ use super::agent::{Targets, pair};
 /// Which agents are shown.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Filter {
-    /// Names or ids, with * for any text and ? for one character
+    /// Names or ids; * matches any text, ? one character
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Also ended attempts and destroyed agents
+    /// Also show ended attempts and destroyed agents
     #[arg(short, long)]
     pub all: bool,
-    /// Only agents with these labels, k=v
+    /// Show only agents with these labels, k=v
     #[arg(short = 'l', long = "selector", value_name = "K=V", value_parser = pair)]
     pub labels: Vec<(String, String)>,
-    /// Only agents in this phase
+    /// Show only agents in this phase
     #[arg(long = "phase", value_name = "PHASE", value_parser = phase)]
     pub phases: Vec<Phase>,
-    /// Only agents on this host
+    /// Show only agents on this host
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<HostId>,
-    /// Only agents of this run
+    /// Show only agents of this run
     #[arg(long)]
     pub run: Option<String>,
 }
@@ -34,16 +34,16 @@ pub struct Filter {
 pub struct Ls {
     #[command(flatten)]
     pub filter: Filter,
-    /// By this column; -COLUMN for the other way round
+    /// Sort by this column; -COLUMN for descending order
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     pub sort: Option<Sort>,
-    /// These columns of a table, with commas between
+    /// Columns of the table, separated by commas
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub columns: Vec<Column>,
-    /// Go on with what changes: drawn again in place on a terminal, a line for each change elsewhere
+    /// Keep watching: redraw on a terminal, print one line per change elsewhere
     #[arg(short, long)]
     pub watch: bool,
-    /// Only what changed after this line of an earlier --watch
+    /// Resume an earlier --watch after the line with this cursor
     #[arg(long, value_name = "CURSOR", requires = "watch")]
     pub cursor: Option<String>,
 }
@@ -52,10 +52,10 @@ pub struct Ls {
 pub struct Top {
     #[command(flatten)]
     pub filter: Filter,
-    /// By this figure, the largest first; or by name
+    /// Sort by this figure in descending order, or by name
     #[arg(long, value_enum, default_value = "cpu")]
     pub sort: TopSort,
-    /// Between two measurements on a terminal, or elsewhere where it is given
+    /// Time between two measurements
     #[arg(long, value_name = "TIME", conflicts_with = "once")]
     pub interval: Option<String>,
     /// Measure once
@@ -76,22 +76,22 @@ pub enum TopSort {
 pub struct Logs {
     #[command(flatten)]
     pub agents: Targets,
-    /// The bytes as they were printed, escape sequences too; else lines of text, with -o json or jsonl an object each
+    /// Print bytes as they were written, including escape sequences; otherwise lines of text, one object each with -o json
     #[arg(long, conflicts_with = "grep")]
     pub raw: bool,
-    /// Go on as it prints
+    /// Follow the output as it is written
     #[arg(short, long)]
     pub follow: bool,
-    /// Only the last so many lines [default of several agents: 10]
+    /// Print only the last N lines [default for several agents: 10]
     #[arg(long, value_name = "N", conflicts_with = "from")]
     pub tail: Option<u64>,
-    /// From this byte on
+    /// Start at this byte offset
     #[arg(long, value_name = "OFFSET")]
     pub from: Option<u64>,
-    /// What was printed since: a duration ago (10m) or a date, in UTC unless it has an offset; some seconds more may be shown, never less
+    /// Print output since a duration ago (10m) or a date (UTC without an offset); a few seconds more may be shown
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "tail"])]
     pub since: Option<String>,
-    /// Only lines, without their escape sequences, that this regular expression fits
+    /// Print only lines that match this regular expression; escape sequences are ignored
     #[arg(long, value_name = "REGEX")]
     pub grep: Option<String>,
 }

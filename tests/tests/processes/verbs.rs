@@ -180,7 +180,7 @@ fn what_is_named_and_is_not_there_is_an_error_and_no_empty_list() {
     assert!(ran.stderr.contains("is empty"), "{}", ran.stderr);
 
     let file = install.file("tasks.txt", "true\necho b\n");
-    install.run(&["run", &file.display().to_string(), "--name", "two"]).succeeded();
+    install.run(&["run", &file, "--name", "two"]).succeeded();
     let named = install.run(&["tasks", "two", "-o", "name"]).succeeded().text();
     let first = named.lines().next().unwrap();
     let one = install.run(&["tasks", &format!("two/{first}"), "-o", "name"]).succeeded();

@@ -126,6 +126,15 @@ pub async fn run(config: HostConfig, stop: watch::Receiver<bool>) -> anyhow::Res
     });
     let started = Fact::HostStarted { incarnation: life.incarnation().0 };
     events.note(clock::now(), None, machine.config.host.clone(), started);
+    let (sink, host) = (events.clone(), machine.config.host.clone());
+    machine.workspaces.on_damage(move |damage| {
+        let fact = Fact::BaseReplaced {
+            repo: damage.repository.display().to_string(),
+            commit: damage.commit.clone(),
+            changed: damage.changed.clone(),
+        };
+        sink.note(clock::now(), None, host.clone(), fact);
+    });
     let mut driver = Driver {
         core,
         life,

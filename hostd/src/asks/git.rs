@@ -98,6 +98,7 @@ pub(super) fn workspace_error(error: &WorkspaceError) -> WireError {
         | WorkspaceError::InTheWay { .. }
         | WorkspaceError::Covered { .. }
         | WorkspaceError::UnknownSubmodules { .. }
+        | WorkspaceError::PartialClone { .. }
         | WorkspaceError::NoRepository => ErrorCode::Conflict,
         WorkspaceError::RelativePath { .. }
         | WorkspaceError::NotAFolder { .. }

@@ -218,7 +218,8 @@ fn write_shallow(dir: &Path, repository: &Repository) -> Result<()> {
 pub(crate) struct Fill<'a> {
     pub(crate) owner: Option<User>,
     pub(crate) lent: &'a Lent,
-    /// Pay now for a fast first `git status`: pays off where many look at the same files.
+    /// Read every file once more and compare what was checked out with the commit's id. Pays for a fast first
+    /// `git status` as well, where many look at the same files.
     pub(crate) warm: bool,
 }
 
@@ -251,7 +252,8 @@ pub(crate) async fn make(
     // A new owner is a change to git as well: its index must see it.
     if fill.warm || owner.is_some() {
         let all = top.to_path_buf();
-        super::blocking("hand over a checkout", move || settle(&all, owner)).await?;
+        let times = if fill.warm { Times::Past } else { Times::Kept };
+        super::blocking("hand over a checkout", move || settle(&all, owner, times)).await?;
         let refreshed = run("check the base").args(["update-index", "--refresh"]).output().await?;
         if !refreshed.status.success() {
             let differs = String::from_utf8_lossy(&refreshed.stdout).trim().to_owned();
@@ -259,6 +261,9 @@ pub(crate) async fn make(
             return Err(Error::WrongCheckout { commit: commit.to_owned(), detail });
         }
         let index = git_dir.join("index");
+        if fill.warm {
+            super::base::prove(git, repository, &index, commit).await?;
+        }
         super::blocking("hand over a checkout", move || give(&index, owner)).await?;
     }
     if let Some(known) = fill.lent.warnings.get() {
@@ -317,11 +322,28 @@ fn remote(repository: &Repository) -> String {
     )
 }
 
-/// Gives all files to `owner` and sets them ten seconds back: git cannot trust the times of files
-/// as young as its index and would read every one of them again at each `git status`.
-fn settle(top: &Path, owner: Option<User>) -> Result<()> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Kept,
+    /// Ten seconds back: git cannot trust the times of files as young as its index and would read every one of them
+    /// again at each `git status`. Whoever does so waits until the second is over, or a change in it is not seen.
+    Past,
+}
+
+fn past() -> TimeSpec {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let past = TimeSpec::from(now.saturating_sub(Duration::from_secs(10)));
+    TimeSpec::from(now.saturating_sub(Duration::from_secs(10)))
+}
+
+/// Sets a file back, so that git reads it again.
+pub(crate) fn date_back(path: &Path) -> Result<()> {
+    let past = past();
+    utimensat(AT_FDCWD, path, &past, &past, UtimensatFlags::NoFollowSymlink).at("dated", path)
+}
+
+/// Gives all files to `owner`, and sets them back where that is wanted.
+fn settle(top: &Path, owner: Option<User>, times: Times) -> Result<()> {
+    let past = past();
     let mut folders = vec![(top.to_path_buf(), false)];
     while let Some((folder, inside_git)) = folders.pop() {
         for entry in std::fs::read_dir(&folder).at("read", &folder)? {
@@ -331,7 +353,7 @@ fn settle(top: &Path, owner: Option<User>) -> Result<()> {
             give(&path, owner)?;
             if entry.file_type().at("read", &path)?.is_dir() {
                 folders.push((path, inside_git));
-            } else if !inside_git {
+            } else if !inside_git && times == Times::Past {
                 utimensat(AT_FDCWD, &path, &past, &past, UtimensatFlags::NoFollowSymlink)
                     .at("dated", &path)?;
             }

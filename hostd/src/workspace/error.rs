@@ -52,6 +52,19 @@ pub enum WorkspaceError {
         "the repository does not have the commit of {what}; commit it there, or fetch it there, and merge again"
     )]
     UnknownSubmodules { what: String },
+    #[error("the workspace {} holds what no repository takes: {detail}", path.display())]
+    BadContent { path: PathBuf, detail: String },
+    #[error("the repository {} is away", path.display())]
+    RepositoryAway {
+        path: PathBuf,
+        #[source]
+        source: Box<WorkspaceError>,
+    },
+    #[error(
+        "{} is a partial clone without {missing} of the objects of commit {commit}; `git -C {} archive -o /dev/null {commit}` fetches them",
+        repo.display(), repo.display()
+    )]
+    PartialClone { repo: PathBuf, commit: String, missing: usize },
     #[error("the workspace has no repository")]
     NoRepository,
     #[error("{} changed while it was read; stop or pause the agent first", path.display())]
@@ -72,6 +85,12 @@ pub enum WorkspaceError {
     RefRefused { name: String, detail: String },
     #[error("the checkout of {commit} did not come out as recorded: {detail}")]
     WrongCheckout { commit: String, detail: String },
+    #[error(
+        "the objects of commit {commit} are not what their ids say: {detail}; `git fsck` in the repository names them"
+    )]
+    Forged { commit: String, detail: String },
+    #[error("{} is changed by somebody each time that it is made", path.display())]
+    BaseChanges { path: PathBuf },
     #[error("{} could not be removed whole; left: {}", path.display(), left.join(", "))]
     Leftovers { path: PathBuf, left: Vec<String> },
     #[error(
@@ -125,7 +144,58 @@ pub enum WorkspaceError {
 /// Its name within this module.
 pub(crate) use WorkspaceError as Error;
 
+/// Whether trying the same again can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Something that is away comes back.
+    Outside,
+    Unclear,
+    /// What the agent left in its workspace; the same again.
+    Content,
+    /// What hostd wrote of the workspace; the same again.
+    Record,
+}
+
 impl WorkspaceError {
+    #[must_use]
+    pub fn obstacle(&self) -> Obstacle {
+        match self {
+            Self::RepositoryAway { .. } => Obstacle::Outside,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => Obstacle::Outside,
+            Self::Git { stderr, .. } if stderr.contains("No space left on device") => Obstacle::Outside,
+            Self::WorkspaceTampered { .. } | Self::BadContent { .. } | Self::GitTooMuch { .. } => {
+                Obstacle::Content
+            }
+            Self::NoWorkspace { .. }
+            | Self::BadManifest { .. }
+            | Self::NoRepository
+            | Self::BadName { .. } => Obstacle::Record,
+            _ => Obstacle::Unclear,
+        }
+    }
+
+    /// An object that a repository should have and has not: it will not be there the next time either.
+    #[must_use]
+    pub fn is_of_a_missing_object(&self) -> bool {
+        const SAID: &[&str] = &[
+            "unable to read sha1 file",
+            "unable to read tree",
+            "unable to read ",
+            "bad object",
+            "missing blob",
+            "missing tree",
+            "Could not read ",
+            "lazy fetching disabled",
+            "not a valid object",
+            "promisor remote",
+        ];
+        match self {
+            Self::PartialClone { .. } => true,
+            Self::Git { stderr, .. } => SAID.iter().any(|said| stderr.contains(said)),
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::PermissionDenied {
             return Self::Permission {

@@ -12,6 +12,7 @@
 //! Leaves to others: which base, when to collect, whether work may be lost, running the agent.
 
 mod base;
+mod brought;
 mod checkout;
 mod error;
 mod git;
@@ -32,8 +33,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub use base::{Bench, Preparation, PreparedBase, Run, RunError, UnusedBase, left_over};
-pub use error::{Result, WorkspaceError};
+pub use base::{Bench, Damage, Preparation, PreparedBase, Run, RunError, UnusedBase, left_over};
+pub use error::{Obstacle, Result, WorkspaceError};
 pub use git::User;
 pub use kept::MergedRef;
 pub use manifest::{Kind, Manifest};
@@ -215,6 +216,11 @@ impl Workspaces {
         self.within("make a fresh checkout", self.fresh_now(dir, resolved, commit, user, prepared)).await
     }
 
+    /// Copies files that git does not track from the person's checkout into a workspace that nobody has used yet.
+    pub async fn bring(&self, agent_dir: &Path, resolved: &Resolved, wanted: &[String]) -> Result<Workspace> {
+        self.within("copy files into a workspace", self.bring_now(agent_dir, resolved, wanted)).await
+    }
+
     /// The base of a commit in which programs were run, once for all who ask for the same. Takes as long as they take:
     /// whoever runs them sets the limit.
     pub async fn prepared_base(
@@ -280,6 +286,11 @@ impl Workspaces {
         }
     }
 
+    /// Ignored files, and folders of such, that go with the workspace: what is in no commit and was never to be.
+    pub async fn not_kept(&self, agent_dir: &Path) -> Result<Vec<String>> {
+        self.within("look for ignored files", self.not_kept_now(agent_dir)).await
+    }
+
     /// Keeps all that is in the workspace now under the next number of this agent.
     pub async fn snapshot(&self, agent_dir: &Path, agent: &str, include_ignored: bool) -> Result<Kept> {
         self.within("take a snapshot", self.snapshot_now(agent_dir, agent, include_ignored)).await
@@ -342,6 +353,11 @@ impl Workspaces {
     /// A patch with binary parts, at most `limit` bytes of it.
     pub async fn diff(&self, repository: &Repository, from: &str, to: &str, limit: usize) -> Result<Diff> {
         self.within("show a difference", result::diff_text(&self.git, repository, from, to, limit)).await
+    }
+
+    /// Is called with each base that was changed by somebody else; it is made anew. To be set once.
+    pub fn on_damage(&self, tell: impl Fn(&Damage) + Send + Sync + 'static) {
+        self.bases.on_damage(tell);
     }
 
     /// Bases that no workspace lies on.

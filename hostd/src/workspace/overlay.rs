@@ -114,6 +114,31 @@ pub(crate) fn is_mounted(merged: &Path) -> Result<bool> {
     Ok(statfs(merged).at("read", merged)?.filesystem_type() == OVERLAYFS_SUPER_MAGIC)
 }
 
+/// Files and links that lie in an upper layer, below its top; its git folder is not looked into.
+pub(crate) fn written(upper: &Path) -> Result<Vec<PathBuf>> {
+    let (mut found, mut open) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(folder) = open.pop() {
+        let full = upper.join(&folder);
+        let entries = match std::fs::read_dir(&full) {
+            Ok(entries) => entries,
+            // Whoever lives there may take away what he has just made.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io("read", &full, error)),
+        };
+        for entry in entries {
+            let entry = entry.at("read", &full)?;
+            let path = folder.join(entry.file_name());
+            let kind = entry.file_type().at("read", &full)?;
+            if kind.is_dir() && path != Path::new(".git") {
+                open.push(path);
+            } else if kind.is_file() || kind.is_symlink() {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// How a mount went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmounted {

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::base::{self, Base, PreparedBase};
+use super::base::{self, Base, PreparedBase, Purpose};
 use super::checkout::{self, Fill, GitDir, Head};
 use super::error::{At, Error, Result};
 use super::git::User;
@@ -41,18 +41,24 @@ impl Workspaces {
         match (spec.kind, &self.overlay) {
             (Wanted::Plain, _) => plain(folders, spec.user).await,
             (Wanted::Worktree, _) => self.worktree(folders, resolved, draft).await,
-            (Wanted::Clone, _) | (Wanted::Auto, Err(_)) => self.clone_into(folders, draft, prepared).await,
+            (Wanted::Clone, _) | (Wanted::Auto, Err(_)) => {
+                self.clone_into(folders, draft, prepared, Purpose::Work).await
+            }
             (Wanted::Overlay, Err(reason)) => Err(Error::OverlayUnavailable { reason: reason.clone() }),
-            (Wanted::Overlay, Ok(overlay)) => self.overlay_into(*overlay, folders, draft, prepared).await,
+            (Wanted::Overlay, Ok(overlay)) => {
+                self.overlay_into(*overlay, folders, draft, prepared, Purpose::Work).await
+            }
             (Wanted::Auto, Ok(overlay)) => {
-                match self.overlay_into(*overlay, folders.clone(), draft.clone(), prepared).await {
+                let laid =
+                    self.overlay_into(*overlay, folders.clone(), draft.clone(), prepared, Purpose::Work);
+                match laid.await {
                     Err(Error::Io { operation: "mounted", source, .. }) => {
                         let agent = agent_dir.display();
                         tracing::warn!(%agent, error = %source, "no overlay; cloned instead");
                         clear(&folders).await?;
                         let mut draft = draft;
                         draft.warnings.push(format!("cloned, since no overlay could be mounted: {source}"));
-                        self.clone_into(folders, draft, prepared).await
+                        self.clone_into(folders, draft, prepared, Purpose::Work).await
                     }
                     other => other,
                 }
@@ -82,17 +88,23 @@ impl Workspaces {
         clear(&folders).await?;
         let repository = &resolved.repository;
         let Ok(overlay) = &self.overlay else {
-            return self.clone_into(folders, manifest_for(repository, commit, None, user), prepared).await;
+            let draft = manifest_for(repository, commit, None, user);
+            return self.clone_into(folders, draft, prepared, Purpose::Verification).await;
         };
         if commit == resolved.commit {
             let draft = manifest_for(repository, commit, Some(&resolved.tree), user);
-            return self.overlay_into(*overlay, folders, draft, prepared).await;
+            return self.overlay_into(*overlay, folders, draft, prepared, Purpose::Verification).await;
         }
         let base = match prepared {
             Some(PreparedBase(base)) => Arc::clone(base),
-            None => self.bases.ensure(&self.git, repository, &resolved.commit, user).await?,
+            None => {
+                let ensured =
+                    self.bases.ensure(&self.git, repository, &resolved.commit, user, Purpose::Verification);
+                ensured.await?
+            }
         };
-        let draft = manifest_for(repository, commit, None, user);
+        let mut draft = manifest_for(repository, commit, None, user);
+        draft.warnings.extend(self.bases.take_note(&base.name));
         let manifest = lay_over(*overlay, folders.clone(), Arc::clone(&base), draft, Finish::Later).await?;
         let (git_dir, top) = (folders.work.join(".git"), &folders.work);
         let scratch = GitDir::scratch(
@@ -114,12 +126,73 @@ impl Workspaces {
             .args(["read-tree", how, "-u", &resolved.commit, commit])
             .ok()
             .await?;
+        self.read_again(&scratch, &folders, commit).await?;
+        base::prove(&self.git, repository, &git_dir.join("index"), commit).await?;
         blocking("write the manifest", move || {
             checkout::write_head(&folders.upper.join(".git"), Head::At(commit_of(&manifest)))
                 .and_then(|()| checkout::give_all(&folders.upper, manifest.user))
                 .and_then(|()| manifest::write(&folders, &manifest))?;
             drop(base);
             Ok(Workspace::new(&folders, manifest))
+        })
+        .await
+    }
+
+    /// Reads what was written above the base and compares it with the index: an object may not be what its id says.
+    async fn read_again(&self, scratch: &GitDir, folders: &Folders, commit: &str) -> Result<()> {
+        let at = folders.clone();
+        blocking("date a checkout", move || {
+            for path in overlay::written(&at.upper)? {
+                checkout::date_back(&at.work.join(path))?;
+            }
+            Ok(())
+        })
+        .await?;
+        let refreshed = self
+            .git
+            .call("check the checkout")
+            .git_dir(scratch.path())
+            .work_tree(&folders.work)
+            .index(&folders.work.join(".git/index"))
+            .volatile()
+            .args(["update-index", "--refresh"])
+            .output()
+            .await?;
+        if refreshed.status.success() {
+            return Ok(());
+        }
+        let detail = String::from_utf8_lossy(&refreshed.stdout).trim().to_owned() + &refreshed.stderr;
+        Err(Error::WrongCheckout { commit: commit.to_owned(), detail })
+    }
+
+    /// Of an agent that has ended: whether its workspace lies on a base that was damaged is looked at, and then it is
+    /// mounted on one that is whole. What the agent wrote lies in its own layer.
+    pub(super) async fn leave_damaged_base(&self, folders: &Folders, manifest: &Manifest) -> Result<()> {
+        let (Kind::Overlay, Some(name), Some(repository)) =
+            (manifest.kind, &manifest.base, &manifest.repository)
+        else {
+            return Ok(());
+        };
+        let (commit, _) = base::commit_in(name);
+        if !self.bases.was_damaged(&self.git, &commit, name).await? {
+            return Ok(());
+        }
+        let overlay =
+            *self.overlay.as_ref().map_err(|reason| Error::OverlayUnavailable { reason: reason.clone() })?;
+        // What was prepared is not work: without it the work is the same.
+        let ensured = self.bases.ensure(&self.git, repository, &commit, manifest.user, Purpose::Work).await?;
+        let (layers, mounting) = (folders.layers(ensured.tree.clone()), Arc::clone(&self.mounting));
+        blocking("leave a damaged base", move || {
+            let _turn = mounting.lock().map_err(|_| Error::Interrupted { operation: "mount a workspace" })?;
+            if !overlay::unmount_unused(&layers.merged)? {
+                let path = layers.merged.display();
+                tracing::warn!(workspace = %path, "a workspace in use stays on a damaged base");
+                return Ok(());
+            }
+            check_bare(&layers.merged)?;
+            overlay.mount(&layers)?;
+            drop(ensured);
+            Ok(())
         })
         .await
     }
@@ -136,7 +209,9 @@ impl Workspaces {
         };
         // The lower layer is named after its commit, which is not always the workspace's own.
         let base = match base::commit_in(name) {
-            (commit, false) => self.bases.ensure(&self.git, repository, &commit, manifest.user).await?,
+            (commit, false) => {
+                self.bases.ensure(&self.git, repository, &commit, manifest.user, Purpose::Work).await?
+            }
             (commit, true) => self.bases.prepared_before(&self.git, &commit, name).await?,
         };
         let layers = folders.layers(base.tree.clone());
@@ -164,14 +239,16 @@ impl Workspaces {
         &self,
         overlay: Overlay,
         folders: Folders,
-        draft: Manifest,
+        mut draft: Manifest,
         prepared: Option<&PreparedBase>,
+        purpose: Purpose,
     ) -> Result<Workspace> {
         let repository = draft.repository.as_ref().ok_or(Error::NoRepository)?;
         let base = match prepared {
             Some(PreparedBase(base)) => Arc::clone(base),
-            None => self.bases.ensure(&self.git, repository, commit_of(&draft), draft.user).await?,
+            None => self.bases.ensure(&self.git, repository, commit_of(&draft), draft.user, purpose).await?,
         };
+        draft.warnings.extend(self.bases.take_note(&base.name));
         let manifest = lay_over(overlay, folders.clone(), base, draft, Finish::Now).await?;
         Ok(Workspace::new(&folders, manifest))
     }
@@ -181,12 +258,13 @@ impl Workspaces {
         folders: Folders,
         mut draft: Manifest,
         prepared: Option<&PreparedBase>,
+        purpose: Purpose,
     ) -> Result<Workspace> {
         let repository = draft.repository.clone().ok_or(Error::NoRepository)?;
         let commit = commit_of(&draft).to_owned();
         let lent = self.bases.lend(&self.git, &repository, &commit).await?;
         std::fs::create_dir(&folders.work).at("made", &folders.work)?;
-        let fill = Fill { owner: draft.user, lent: &lent, warm: false };
+        let fill = Fill { owner: draft.user, lent: &lent, warm: purpose == Purpose::Verification };
         let warnings = checkout::make(&self.git, &repository, &commit, &folders.work, &fill).await?;
         let prepared = prepared.cloned();
         blocking("write the manifest", move || {

@@ -1,7 +1,7 @@
 //! Finds a person's repository from a path and turns a base name into a commit, now.
 //! Writes nothing there. Leaves to others: bases, refs and every later use of the commit.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,8 @@ const CHANGES_KEPT: Duration = Duration::from_secs(1);
 pub(crate) struct Known {
     places: Mutex<HashMap<PathBuf, (Inodes, Repository)>>,
     changes: tokio::sync::Mutex<HashMap<PathBuf, (Instant, Option<Changes>)>>,
+    /// Commits of partial clones all of whose objects are there.
+    whole: Mutex<HashSet<(PathBuf, String)>>,
 }
 
 /// Lines of `git status --porcelain`.
@@ -231,7 +233,11 @@ pub(crate) async fn look_up(
     let commit_line = lines.next();
     let anything = (found_object(commit_line), found_object(lines.next()));
     let is_branch = named != "HEAD" && branch.0.is_some();
-    let (Some(commit), Some(tree)) = (if is_branch { branch } else { anything }) else {
+    let found = if is_branch { branch } else { anything };
+    if let (Some(commit), None) = &found {
+        return Err(partial(&repository, commit, 1));
+    }
+    let (Some(commit), Some(tree)) = found else {
         return Err(match base {
             None => Error::EmptyRepository { repo: repository.path },
             Some(base) if commit_line.is_some_and(|line| line.ends_with(" ambiguous")) => {
@@ -243,6 +249,7 @@ pub(crate) async fn look_up(
             Some(base) => Error::UnknownBase { base: base.to_owned(), repo: repository.path },
         });
     };
+    check_whole(git, known, &repository, &commit).await?;
     let head_branch = head_branch(git, &repository).await?;
     Ok((head, Resolved { repository, commit, tree, head_branch, dirty: None }))
 }
@@ -257,6 +264,43 @@ pub(crate) async fn has_changes(git: &Git, known: &Known, path: &Path) -> Result
         }
         _ => Ok(false),
     }
+}
+
+fn partial(repository: &Repository, commit: &str, missing: usize) -> Error {
+    Error::PartialClone { repo: repository.path.clone(), commit: commit.to_owned(), missing }
+}
+
+/// In a partial clone objects may be missing, and no agent could fetch them: its repository knows the person's folder,
+/// not the server that promised them (git's Documentation/technical/partial-clone).
+async fn check_whole(git: &Git, known: &Known, repository: &Repository, commit: &str) -> Result<()> {
+    if !has_promises(repository) {
+        return Ok(());
+    }
+    let key = (repository.common_dir.clone(), commit.to_owned());
+    if known.whole.lock().is_ok_and(|whole| whole.contains(&key)) {
+        return Ok(());
+    }
+    let listed = git
+        .call("look for missing objects")
+        .git_dir(&repository.common_dir)
+        .act_as(repository.act_as)
+        .args(["rev-list", "--objects", "--missing=print", &format!("{commit}^{{tree}}")])
+        .ok()
+        .await?;
+    let missing = listed.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"?")).count();
+    if missing > 0 {
+        return Err(partial(repository, commit, missing));
+    }
+    if let Ok(mut whole) = known.whole.lock() {
+        whole.insert(key);
+    }
+    Ok(())
+}
+
+/// Whether some pack came from a server that keeps back what was not asked for.
+fn has_promises(repository: &Repository) -> bool {
+    let packs = std::fs::read_dir(repository.objects().join("pack")).into_iter().flatten().flatten();
+    packs.into_iter().any(|pack| pack.path().extension().is_some_and(|kind| kind == "promisor"))
 }
 
 fn check_base_name(base: &str) -> Result<()> {

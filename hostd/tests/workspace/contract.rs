@@ -48,7 +48,7 @@ async fn files_are_not_read_again_by_the_first_status() {
     }
     let fixture = Fixture::new().await;
     let other = Some((12, 34));
-    for (kind, user) in [(Wanted::Overlay, None), (Wanted::Overlay, other), (Wanted::Clone, other)] {
+    for (kind, user) in [(Wanted::Overlay, None), (Wanted::Overlay, other)] {
         let name = format!("{kind:?}{}", user.is_some()).to_lowercase();
         let (_, workspace) = fixture.prepare_for(&name, kind, user).await;
         let index = workspace.path.join(".git/index").metadata().unwrap().mtime();

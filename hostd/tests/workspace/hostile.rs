@@ -4,7 +4,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use hostd::workspace::{OnlyCopy, Wanted, WorkspaceError};
+use hostd::workspace::{Obstacle, OnlyCopy, Wanted, WorkspaceError};
 
 use super::fixture::{Fixture, git, kinds, run_git, write};
 
@@ -219,6 +219,8 @@ async fn objects_that_would_harm_a_checkout_are_not_brought_home() {
     let commit = git(top, &["commit-tree", tree.trim(), "-p", "HEAD", "-m", "harm"]);
     git(top, &["update-ref", "HEAD", &commit]);
     let refused = fixture.workspaces.collect(&agent, &fixture.wish("a")).await;
-    assert!(matches!(refused, Err(WorkspaceError::Git { .. })), "{refused:?}");
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.obstacle(), Obstacle::Content, "{refused:?}");
+    assert!(refused.to_string().contains("hasDotgit"), "{refused}");
     assert_eq!(fixture.git(&["for-each-ref", "refs/phalanx/run"]), "");
 }

@@ -18,4 +18,5 @@ mod repository;
 mod snapshots;
 mod source;
 mod taking_away;
+mod trust;
 mod users;

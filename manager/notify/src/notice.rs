@@ -30,6 +30,7 @@ pub fn kind_of(fact: &Fact) -> Option<Kind> {
         | Fact::AgentDestroyed { .. }
         | Fact::RunSubmitted { .. }
         | Fact::HostStarted { .. }
+        | Fact::BaseReplaced { .. }
         | Fact::Gap { .. }
         | Fact::Unknown => None,
     }
@@ -115,6 +116,7 @@ impl Notice {
             | Fact::AgentDestroyed { .. }
             | Fact::RunSubmitted { .. }
             | Fact::HostStarted { .. }
+            | Fact::BaseReplaced { .. }
             | Fact::Gap { .. }
             | Fact::Unknown => {}
         }

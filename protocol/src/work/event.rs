@@ -77,6 +77,14 @@ pub enum Fact {
         /// The manager had all of it and wrote it back.
         restored: bool,
     },
+    /// A base that workspaces start from was changed by somebody, and is made anew. An older reader shows an unknown fact.
+    BaseReplaced {
+        repo: String,
+        commit: String,
+        /// Some of the files that differed; none where only times or its git folder did.
+        #[serde(default)]
+        changed: Vec<String>,
+    },
     /// Of readers only: here the stream had events that it no longer keeps.
     Gap {
         /// How many; absent where that is not known.

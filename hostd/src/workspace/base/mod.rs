@@ -1,16 +1,22 @@
 //! Immutable bases: one checkout per repository, commit and owner, the lower layer of overlays.
-//! Made once whoever asks first, in a folder that is renamed into place when whole, and checked
-//! against its own index when a new hostd first uses it (a power cut may have emptied files).
-//! `prepared` makes those in which programs were run. Leaves to others: mounting, and everything that an agent does above it.
+//! Made once whoever asks first, in a folder that is renamed into place when whole, and sealed. The seal is looked at
+//! before each use: a base that differs (an agent of hostd's own user may reach it, a power cut may have emptied files)
+//! is set aside and made anew. `prepared` makes those in which programs were run. Leaves to others: mounting, and everything that an agent does above it.
 
+mod damage;
 mod prepared;
+mod proof;
+mod seal;
 
+pub use damage::Damage;
 pub use prepared::{Bench, Preparation, PreparedBase, Run, RunError, left_over};
-pub(crate) use prepared::{commit_in, copy_extra};
+pub(crate) use prepared::{commit_in, copy_extra, pattern};
+pub(crate) use proof::prove;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
@@ -31,6 +37,27 @@ pub(crate) struct Base {
     pub(crate) tree: PathBuf,
     pub(crate) warnings: Vec<String>,
     pub(crate) extra: Extra,
+    /// Digest of the seal that it was finished with.
+    seal: String,
+    origin: Origin,
+    /// When the last look that found it whole began.
+    looked_at: tokio::sync::Mutex<Option<Instant>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// By this hostd, from objects that were compared with their ids.
+    MadeNow,
+    /// On disk: whoever can write there can have written its seal as well.
+    Found,
+}
+
+/// What a base is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Work,
+    /// Rests on nothing that may have been written by others.
+    Verification,
 }
 
 /// What a base holds beyond its commit, as the programs that prepared it left it.
@@ -52,6 +79,9 @@ struct Facts {
     warnings: Vec<String>,
     #[serde(default, flatten)]
     extra: Extra,
+    /// None in those of an older hostd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seal: Option<String>,
 }
 
 /// A base, or what is left of one, that no workspace lies on.
@@ -85,10 +115,16 @@ pub(crate) struct Bases {
     cells: Mutex<HashMap<PathBuf, Once<Base>>>,
     flights: prepared::Flights,
     lent: Mutex<HashMap<(PathBuf, String), Once<Lent>>>,
+    damages: damage::Damages,
 }
 
 const FACTS: &str = "base.json";
 const UNFINISHED: &str = ".new";
+/// Marks in the names of bases that are out of use, and may still be mounted somewhere.
+const DAMAGED: &str = ".damaged";
+const OLD: &str = ".old";
+/// Somebody who damages each base as soon as it is made is given up on.
+const MADE_AT_MOST: usize = 4;
 
 impl Bases {
     /// What an earlier hostd did not finish is removed.
@@ -101,7 +137,8 @@ impl Bases {
         let preparing = prepared::open(state)?;
         let salt = prepared::salt(&folder)?;
         let (cells, lent) = (Mutex::default(), Mutex::default());
-        let bases = Self { folder, preparing, salt, cells, flights: prepared::Flights::default(), lent };
+        let (flights, damages) = (prepared::Flights::default(), damage::Damages::default());
+        let bases = Self { folder, preparing, salt, cells, flights, lent, damages };
         for path in bases.folders()? {
             if file_name(&path).starts_with(UNFINISHED) {
                 remove::remove_tree(&path)?;
@@ -132,19 +169,30 @@ impl Bases {
         cell.get_or_try_init(keep).await.map(Arc::clone)
     }
 
-    /// The base of a commit: at hand, found on disk, or made. Others who want the same wait for it;
-    /// nobody else does.
+    /// The base of a commit: at hand, found on disk, or made; whole at this moment. Others who want the same wait for
+    /// it; nobody else does.
     pub(crate) async fn ensure(
         &self,
         git: &Git,
         repository: &Repository,
         commit: &str,
         owner: Option<User>,
+        purpose: Purpose,
     ) -> Result<Arc<Base>> {
         let name = name_of(repository, commit, owner);
-        let cell = self.cell(&name)?;
-        let base = cell.get_or_try_init(|| self.find_or_make(git, repository, commit, owner, &name)).await?;
-        Ok(Arc::clone(base))
+        for _ in 0..MADE_AT_MOST {
+            let cell = self.cell(&name)?;
+            let made = cell.get_or_try_init(|| self.find_or_make(git, repository, commit, owner, &name));
+            let base = Arc::clone(made.await?);
+            if purpose == Purpose::Verification && base.origin == Origin::Found {
+                self.replace(&name, &cell, OLD)?;
+            } else if base.is_whole().await {
+                return Ok(base);
+            } else {
+                self.discard_damaged(git, &name, &cell).await?;
+            }
+        }
+        Err(Error::BaseChanges { path: self.folder.join(name) })
     }
 
     /// The base of this name that is there, and whole.
@@ -152,10 +200,22 @@ impl Bases {
         let path = self.folder.join(name);
         let tree = path.join("tree");
         let Some(facts) = read_facts(&path)? else { return Ok(None) };
-        if is_whole(git, &tree, commit).await {
-            return Ok(Some(Arc::new(Base::of(name, tree, facts))));
+        let sealed = match &facts.seal {
+            Some(_) => true,
+            None => is_as_committed(git, &tree, commit).await,
+        };
+        let at = tree.clone();
+        let seal = super::blocking("check a base", move || seal::of(&at)).await;
+        if let Ok(seal) = seal
+            && sealed
+            && facts.seal.as_ref().is_none_or(|before| *before == seal.digest)
+        {
+            let base = Base::of(name, tree, facts, seal.digest, Origin::Found);
+            return Ok(Some(Arc::new(base)));
         }
-        tracing::warn!(base = %path.display(), "a base is damaged");
+        if let Some(aside) = self.set_aside(&path, DAMAGED)? {
+            self.note_damage(git, name, &aside).await;
+        }
         Ok(None)
     }
 
@@ -172,7 +232,8 @@ impl Bases {
         if let Some(base) = self.find(git, commit, name).await? {
             return Ok(base);
         }
-        self.set_aside(&path)?;
+        // One without a record of what it is.
+        self.set_aside(&path, DAMAGED)?;
         let parent = path.parent().unwrap_or(&self.folder).to_path_buf();
         let new = checkout::unique(&parent, UNFINISHED)?;
         let made = async {
@@ -186,27 +247,19 @@ impl Bases {
                 commit: commit.to_owned(),
                 warnings,
                 extra: Extra::default(),
+                seal: None,
             };
-            finish(&new, &path, &facts)?;
-            Ok(facts)
+            seal_and_finish(git, &new, &path, facts).await
         };
         match made.await {
-            Ok(facts) => Ok(Arc::new(Base::of(name, path.join("tree"), facts))),
+            Ok((facts, seal)) => {
+                Ok(Arc::new(Base::of(name, path.join("tree"), facts, seal, Origin::MadeNow)))
+            }
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&new);
                 Err(error)
             }
         }
-    }
-
-    /// A damaged base may still be mounted somewhere: it is moved, and dropped when unused.
-    fn set_aside(&self, path: &Path) -> Result<()> {
-        if path.symlink_metadata().is_err() {
-            return Ok(());
-        }
-        let parent = path.parent().unwrap_or(&self.folder);
-        let aside = checkout::unique(parent, &format!("{}.damaged", file_name(path)))?;
-        std::fs::rename(path, &aside).at("moved aside", path)
     }
 
     fn folders(&self) -> Result<Vec<PathBuf>> {
@@ -229,7 +282,9 @@ impl Bases {
         for path in self.folders()? {
             let Ok(name) = path.strip_prefix(&self.folder) else { continue };
             let plain = name.to_string_lossy();
-            let plain = plain.split(".damaged").next().unwrap_or_default();
+            let plain = [DAMAGED, OLD]
+                .iter()
+                .fold(&*plain, |name, mark| name.split_once(mark).map_or(name, |(name, _)| name));
             let unfinished = file_name(&path).starts_with(UNFINISHED);
             if unfinished || used.contains(Path::new(plain)) || self.is_held(Path::new(plain))? {
                 continue;
@@ -297,8 +352,23 @@ impl Bases {
 }
 
 impl Base {
-    fn of(name: &Path, tree: PathBuf, facts: Facts) -> Self {
-        Self { name: name.to_path_buf(), tree, warnings: facts.warnings, extra: facts.extra }
+    fn of(name: &Path, tree: PathBuf, facts: Facts, seal: String, origin: Origin) -> Self {
+        let (name, looked_at) = (name.to_path_buf(), tokio::sync::Mutex::default());
+        Self { name, tree, warnings: facts.warnings, extra: facts.extra, seal, origin, looked_at }
+    }
+
+    /// Whether nothing in it was changed. Who asks while somebody looks shares the next look, not that one.
+    async fn is_whole(&self) -> bool {
+        let asked_at = Instant::now();
+        let mut looked_at = self.looked_at.lock().await;
+        if looked_at.is_some_and(|begun| begun >= asked_at) {
+            return true;
+        }
+        let (begun, tree) = (Instant::now(), self.tree.clone());
+        let seal = super::blocking("check a base", move || seal::of(&tree)).await;
+        let is_whole = seal.is_ok_and(|seal| seal.digest == self.seal);
+        *looked_at = is_whole.then_some(begun);
+        is_whole
     }
 }
 
@@ -306,6 +376,21 @@ impl Base {
 fn name_of(repository: &Repository, commit: &str, owner: Option<User>) -> PathBuf {
     let owned = owner.map(|(uid, gid)| format!("-{uid}-{gid}")).unwrap_or_default();
     Path::new(&repository::key(repository)).join(format!("{commit}{owned}"))
+}
+
+/// First the seal, then the look at the files: what is changed before is seen by the one, what is changed later by the
+/// other.
+async fn seal_and_finish(git: &Git, new: &Path, path: &Path, facts: Facts) -> Result<(Facts, String)> {
+    let top = new.join("tree");
+    let at = top.clone();
+    let seal = super::blocking("seal a base", move || seal::of(&at)).await?;
+    if !is_as_committed(git, &top, &facts.commit).await {
+        return Err(Error::BaseChanges { path: path.to_path_buf() });
+    }
+    seal.settles().await;
+    let facts = Facts { seal: Some(seal.digest.clone()), ..facts };
+    finish(new, path, &facts)?;
+    Ok((facts, seal.digest))
 }
 
 /// Gives a whole base its name.
@@ -336,7 +421,7 @@ fn read_facts(base: &Path) -> Result<Option<Facts>> {
 }
 
 /// Every file as its index says, and the index as the commit says.
-async fn is_whole(git: &Git, tree: &Path, commit: &str) -> bool {
+async fn is_as_committed(git: &Git, tree: &Path, commit: &str) -> bool {
     let compared = git
         .call("check a base")
         .git_dir(&tree.join(".git"))

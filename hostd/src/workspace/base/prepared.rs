@@ -25,7 +25,9 @@ use super::super::error::{At, Error, Result};
 use super::super::git::{Git, User};
 use super::super::repository::Repository;
 use super::super::{blocking, remove};
-use super::{Base, Bases, Extra, Facts, finish, name_of};
+use super::{
+    Base, Bases, DAMAGED, Extra, Facts, MADE_AT_MOST, Origin, finish, is_as_committed, name_of, seal,
+};
 
 /// Below the state of hostd.
 const FOLDER: &str = "preparing";
@@ -158,12 +160,24 @@ impl Bases {
         name: &Path,
         run: Run,
     ) -> Result<Arc<Base>> {
-        let cell = self.cell(name)?;
-        let base = cell.get_or_try_init(async || match self.find(git, commit, name).await? {
-            Some(base) => Ok(base),
-            None => self.prepare(git, repository, commit, owner, name, run).await,
-        });
-        base.await.map(Arc::clone)
+        let mut run = Some(run);
+        for _ in 0..MADE_AT_MOST {
+            let cell = self.cell(name)?;
+            let base = cell.get_or_try_init(async || match self.find(git, commit, name).await? {
+                Some(base) => Ok(base),
+                None => {
+                    let changes = || Error::BaseChanges { path: self.folder.join(name) };
+                    let run = run.take().ok_or_else(changes)?;
+                    self.prepare(git, repository, commit, owner, name, run).await
+                }
+            });
+            let base = Arc::clone(base.await?);
+            if base.is_whole().await {
+                return Ok(base);
+            }
+            self.discard_damaged(git, name, &cell).await?;
+        }
+        Err(Error::BaseChanges { path: self.folder.join(name) })
     }
 
     /// One that was prepared before, whoever asked for it.
@@ -187,7 +201,7 @@ impl Bases {
     ) -> Result<Arc<Base>> {
         let path = self.folder.join(name);
         let lent = self.lend(git, repository, commit).await?;
-        self.set_aside(&path)?;
+        self.set_aside(&path, DAMAGED)?;
         let unfinished = Unfinished::new(&self.preparing)?;
         let top = &unfinished.0;
         let (tree, scratch, kept) = (top.join("tree"), top.join("tmp"), top.join("git"));
@@ -221,11 +235,28 @@ impl Bases {
             return Err(Error::PrepareChanged { files: changed });
         }
         let extra = extra(git, &tree).await?;
-        let facts =
-            Facts { version: 1, repository: repository.clone(), commit: commit.to_owned(), warnings, extra };
+        let facts = Facts {
+            version: 1,
+            repository: repository.clone(),
+            commit: commit.to_owned(),
+            warnings,
+            extra,
+            seal: None,
+        };
+        let (at, excludes) = (tree.clone(), facts.extra.excludes.clone());
+        let seal = blocking("seal a base", move || {
+            checkout::exclude(&at.join(".git"), &excludes)?;
+            seal::of(&at)
+        })
+        .await?;
+        if !is_as_committed(git, &tree, commit).await {
+            return Err(Error::BaseChanges { path });
+        }
+        seal.settles().await;
+        let seal = seal.digest;
+        let facts = Facts { seal: Some(seal.clone()), ..facts };
         let (at, target) = (top.clone(), path.clone());
         let facts = blocking("finish a base", move || {
-            checkout::exclude(&at.join("tree/.git"), &facts.extra.excludes)?;
             // Unlike a bare checkout, what programs made cannot be checked after a power cut.
             let folder = std::fs::File::open(&at).at("opened", &at)?;
             rustix::fs::syncfs(&folder).map_err(std::io::Error::from).at("synced", &at)?;
@@ -236,7 +267,7 @@ impl Bases {
             Ok(facts)
         })
         .await?;
-        Ok(Arc::new(Base::of(name, path.join("tree"), facts)))
+        Ok(Arc::new(Base::of(name, path.join("tree"), facts, seal, Origin::MadeNow)))
     }
 }
 
@@ -302,7 +333,7 @@ async fn extra(git: &Git, tree: &Path) -> Result<Extra> {
 }
 
 /// A line that matches this path alone (gitignore(5)).
-fn pattern(name: &[u8]) -> Option<String> {
+pub(crate) fn pattern(name: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(name).ok()?;
     if text.contains(['\n', '\r']) {
         return None;

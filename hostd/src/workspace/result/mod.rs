@@ -2,6 +2,7 @@
 //! as a commit, outputs and the result file copied, and the question whether anything would be lost.
 //! Leaves to others: judging the work, and when to ask.
 
+mod aside;
 mod compare;
 mod diff;
 mod inner;
@@ -15,12 +16,14 @@ mod snapshot;
 mod submodules;
 mod transfer;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use compare::{Form, Piece};
 pub use diff::{Diff, DiffStat};
 pub(super) use diff::{stat as diff_stat, text as diff_text, view};
 pub use inspect::{InProgress, Unread};
+pub(super) use inspect::{open_beneath, read_beneath};
 pub use kept::Kept;
 pub use only_copy::OnlyCopy;
 pub use outputs::{Output, OutputProblem, RESULT_MAX};
@@ -117,11 +120,12 @@ impl Workspaces {
         names::check_own_ref(&wanted.ref_name)?;
         let folders = Folders::of(agent_dir);
         let manifest = manifest::required(&folders)?;
-        self.mount_again(&folders, &manifest).await?;
+        self.mount_again(&folders, &manifest).await.map_err(|error| unless_away(&manifest, error))?;
         let work = match manifest.kind {
             Kind::Plain => None,
             Kind::Overlay | Kind::Clone | Kind::Worktree => {
-                Some(self.collect_commits(&folders, &manifest, wanted).await?)
+                let collected = self.collect_commits(&folders, &manifest, wanted).await;
+                Some(collected.map_err(|error| unless_away(&manifest, error))?)
             }
         };
         let source_moved = self
@@ -170,16 +174,16 @@ impl Workspaces {
         };
         let (git, name) = (&self.git, &wanted.ref_name);
         let (at, facts) = (folders.clone(), manifest.clone());
-        let found = blocking("look at a workspace", move || {
-            Ok(if inspect::is_untouched(&at, &facts) { None } else { Some(inspect::look(&at, &facts)?) })
-        })
-        .await?;
-        let Some(found) = found else {
+        if blocking("look at a workspace", move || Ok(inspect::is_untouched(&at, &facts))).await? {
             refs::ensure(git, repository, &[(name.clone(), base.clone())], "phalanx: no change").await?;
             return Ok(Work { head: base.clone(), ..Work::default() });
-        };
+        }
+        self.leave_damaged_base(folders, manifest).await?;
+        let (at, facts) = (folders.clone(), manifest.clone());
+        let found = blocking("look at a workspace", move || inspect::look(&at, &facts)).await?;
         let view = snapshot::View::open(git, folders, manifest, &found).await?;
         let changes = view.changes(git, folders).await?;
+        let aside = aside::find(git, &view, folders, manifest, &found, changes.as_ref()).await;
         let saved = match &changes {
             Some(changes) => view.commit(git, folders, changes, &wanted.message).await?,
             None => None,
@@ -218,6 +222,22 @@ impl Workspaces {
             }
             Uncommitted { commit, ref_name, files: changes.files, untracked: changes.untracked }
         });
+        let aside = match aside {
+            Ok(aside) => self.joined(&view, manifest, &found, &aside).await,
+            Err(error) => Err(error),
+        };
+        match aside {
+            Ok(None) => {}
+            Ok(Some(commit)) => {
+                moves.push((format!("{name}-unreached"), commit.clone()));
+                tips.push(commit);
+            }
+            // The work itself is not held up by that: a removal looks again, and says what it would lose.
+            Err(error) => {
+                let error = protocol::chain(&error);
+                tracing::warn!(error, "what only logs of a workspace name is not brought home");
+            }
+        }
         tips.retain(|tip| Some(tip) != wanted.recorded.as_ref());
         if tips.iter().any(|tip| tip != base) {
             transfer::bring(git, view.scratch.path(), repository, &tips, &[base]).await?;
@@ -238,6 +258,34 @@ impl Workspaces {
             unknown_submodules,
         })
     }
+}
+
+impl Workspaces {
+    /// What only logs and index of a workspace lead to, as one commit.
+    async fn joined(
+        &self,
+        view: &snapshot::View,
+        manifest: &Manifest,
+        found: &inspect::Found,
+        aside: &BTreeSet<String>,
+    ) -> Result<Option<String>> {
+        if aside.is_empty() {
+            return Ok(None);
+        }
+        let mut known = only_copy::outside(&self.git, manifest).await?;
+        known.extend(only_copy::tips(manifest, found)?);
+        aside::join(&self.git, view, manifest, aside, &known).await
+    }
+}
+
+/// Without its repository nothing can be said of a workspace, whatever git said.
+fn unless_away(manifest: &Manifest, error: Error) -> Error {
+    let Some(repository) = &manifest.repository else { return error };
+    let is_there = ["HEAD", "objects"].iter().all(|name| repository.common_dir.join(name).exists());
+    if is_there {
+        return error;
+    }
+    Error::RepositoryAway { path: repository.path.clone(), source: Box::new(error) }
 }
 
 /// Whether a folder has anything in it.

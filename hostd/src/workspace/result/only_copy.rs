@@ -10,7 +10,7 @@ use super::super::manifest::{self, Folders, Kind, Manifest};
 use super::super::{Workspaces, blocking, refs};
 use super::inspect::{self, Found};
 use super::snapshot::View;
-use super::{Collected, first_entry, outputs};
+use super::{Collected, aside, first_entry, outputs};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OnlyCopy {
@@ -93,7 +93,13 @@ impl Workspaces {
             what.push(format!("a {operation:?} in progress").to_lowercase());
         }
         let view = View::open(git, &folders, &manifest, &found).await?;
-        if let Some(changes) = view.changes(git, &folders).await? {
+        let changes = view.changes(git, &folders).await?;
+        let mut tips = tips(&manifest, &found)?;
+        // An end now would bring it home.
+        if let Elsewhere::Collected(_) = elsewhere {
+            tips.extend(aside::find(git, &view, &folders, &manifest, &found, changes.as_ref()).await?);
+        }
+        if let Some(changes) = changes {
             what.extend(changes.not_saved.iter().map(|path| format!("a repository of its own in {path}")));
             if let Elsewhere::Collected(collected) = elsewhere {
                 let tree = view.tree(git, &folders, &changes).await?;
@@ -106,16 +112,50 @@ impl Workspaces {
                 }
             }
         }
-        let mut outside = outside(git, &manifest, &found).await?;
+        let mut outside = outside(git, &manifest).await?;
         if let Elsewhere::AtTheEnd { .. } = elsewhere {
             outside.insert(found.head.clone());
         }
-        let tips = tips(&manifest, &found)?;
         let unreached = count(git, &view, &tips, &outside).await?;
         if unreached > 0 {
             what.push(format!("{unreached} commit(s) that no ref of the repository reaches"));
         }
         Ok(what)
+    }
+}
+
+/// Most paths that are named.
+const NAMED: usize = 20;
+
+impl Workspaces {
+    pub(in super::super) async fn not_kept_now(&self, agent_dir: &Path) -> Result<Vec<String>> {
+        let folders = Folders::of(agent_dir);
+        let Some(manifest) = manifest::read(&folders)? else { return Ok(Vec::new()) };
+        if manifest.kind == Kind::Plain {
+            return Ok(Vec::new());
+        }
+        self.mount_again(&folders, &manifest).await?;
+        let (at, facts) = (folders.clone(), manifest.clone());
+        let found = blocking("look at a workspace", move || {
+            Ok(if inspect::is_untouched(&at, &facts) { None } else { Some(inspect::look(&at, &facts)?) })
+        });
+        let Some(found) = found.await? else { return Ok(Vec::new()) };
+        let view = View::open(&self.git, &folders, &manifest, &found).await?;
+        let ignored = view.ignored(&self.git, &folders).await?;
+        // What was brought into it, or prepared in its base, is elsewhere.
+        let brought = |path: &str| manifest.prepared.iter().any(|line| line.strip_prefix('/') == Some(path));
+        let mut named: Vec<String> = ignored.into_iter().filter(|path| !brought(path)).collect();
+        for path in &mut named {
+            if path.ends_with('/') && folders.work.join(&*path).join(".git").symlink_metadata().is_ok() {
+                path.push_str(" (a repository of its own)");
+            }
+        }
+        let more = named.len().saturating_sub(NAMED);
+        named.truncate(NAMED);
+        if more > 0 {
+            named.push(format!("and {more} more"));
+        }
+        Ok(named)
     }
 }
 
@@ -180,19 +220,15 @@ async fn is_kept(git: &Git, manifest: &Manifest, collected: Option<&Collected>, 
 }
 
 /// All that the person's repository reaches: its refs, and the base that is kept for us.
-async fn outside(git: &Git, manifest: &Manifest, found: &Found) -> Result<BTreeSet<String>> {
+pub(super) async fn outside(git: &Git, manifest: &Manifest) -> Result<BTreeSet<String>> {
     let repository = manifest.repository.as_ref().ok_or(Error::NoRepository)?;
     let mut names = refs::read(git, repository, &[]).await?;
-    if manifest.worktree_git_dir.is_some() {
-        // Its branch is a ref of the repository and stays; a detached HEAD goes with the worktree.
-        tracing::debug!(head = %found.head, "worktree shares the refs of its repository");
-    }
     names.retain(|_, id| is_object_id(id));
     Ok(names.into_values().collect())
 }
 
 /// HEAD, every ref, and every stash entry of the workspace.
-fn tips(manifest: &Manifest, found: &Found) -> Result<BTreeSet<String>> {
+pub(super) fn tips(manifest: &Manifest, found: &Found) -> Result<BTreeSet<String>> {
     let mut tips = BTreeSet::from([found.head.clone()]);
     if manifest.worktree_git_dir.is_none() {
         tips.extend(inspect::all_refs(&found.git_dir)?.into_values());

@@ -10,6 +10,7 @@ use super::super::checkout::{GitDir, Head};
 use super::super::error::Result;
 use super::super::git::{Call, Git, object_id};
 use super::super::manifest::{Folders, Kind, Manifest};
+use super::super::overlay;
 use super::inner;
 use super::inspect::Found;
 
@@ -22,6 +23,8 @@ pub(crate) struct Changes {
     to_remove: Vec<u8>,
     pub(crate) files: u64,
     pub(crate) untracked: u64,
+    /// Some file was staged and then changed again: what was staged is in no file.
+    pub(crate) staged: bool,
     /// Repositories inside the workspace: their files cannot be in a commit of this one.
     pub(crate) not_saved: Vec<String>,
 }
@@ -72,8 +75,39 @@ impl View {
         if !usable {
             // No index, or a broken one: compare the files with HEAD instead.
             view.index_of_head(git, folders).await?;
+        } else if is_overlay {
+            view.doubt_what_was_written(git, folders).await?;
         }
         Ok(view)
+    }
+
+    /// Has git read what lies in the agent's own layer, whatever its index says of sizes and times: there is little of
+    /// it, and times can be set.
+    async fn doubt_what_was_written(&self, git: &Git, folders: &Folders) -> Result<()> {
+        use std::os::unix::ffi::OsStrExt;
+        let upper = folders.upper.clone();
+        let written = blocking("look at a workspace", move || overlay::written(&upper)).await?;
+        if written.is_empty() {
+            return Ok(());
+        }
+        let written: BTreeSet<&[u8]> = written.iter().map(|path| path.as_os_str().as_bytes()).collect();
+        let list = self.call(git, folders, "read the index").args(["ls-files", "--stage", "-z"]);
+        let mut again = Vec::new();
+        for entry in list.ok().await?.split(|&byte| byte == 0) {
+            let mut halves = entry.splitn(2, |&byte| byte == b'\t');
+            let (Some(facts), Some(path)) = (halves.next(), halves.next()) else { continue };
+            // A conflict has no times.
+            if facts.ends_with(b" 0") && !facts.starts_with(b"160000") && written.contains(path) {
+                again.extend(entry);
+                again.push(0);
+            }
+        }
+        if !again.is_empty() {
+            // The same entry, without times.
+            let call = self.call(git, folders, "read the index");
+            call.args(["update-index", "-z", "--index-info"]).stdin(again).ok().await?;
+        }
+        Ok(())
     }
 
     /// Knows nothing of the files: each is read.
@@ -140,6 +174,17 @@ impl View {
             .args(["--ignore-submodules=dirty"])
             .ok()
             .await
+    }
+
+    /// Ignored paths; of a folder that is ignored as a whole only its own.
+    pub(super) async fn ignored(&self, git: &Git, folders: &Folders) -> Result<Vec<String>> {
+        let listed = self
+            .call(git, folders, "look for ignored files")
+            .args(["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"])
+            .ok()
+            .await?;
+        let paths = listed.split(|&byte| byte == 0).filter(|path| !path.is_empty());
+        Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
     }
 
     /// The tree of all that is there now.
@@ -214,6 +259,7 @@ fn sorted(listed: &[u8], folders: &Folders, is_overlay: bool) -> Result<Changes>
         if !conflicted && *unstaged == b' ' {
             continue;
         }
+        changes.staged |= !conflicted && !matches!(staged, b' ' | b'?');
         let place = match beneath(&folders.work, path) {
             Beneath::File => &mut changes.to_add,
             // Of a submodule its commit; in the place of a file what is in the folder is listed by itself.

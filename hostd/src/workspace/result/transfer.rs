@@ -15,6 +15,33 @@ const KEEP_PACKED: u32 = 100;
 /// `PACK`, version, number of objects (gitformat-pack(5)).
 const HEADER: usize = 12;
 
+/// Faults that old histories have and that git works with: of a commit's or tag's header, or of a mode (git-fsck(1)).
+/// What may harm a checkout is not among them.
+const TOLERATED: [&str; 12] = [
+    "badDate",
+    "badDateOverflow",
+    "badEmail",
+    "badName",
+    "badTimezone",
+    "missingEmail",
+    "missingNameBeforeEmail",
+    "missingSpaceBeforeDate",
+    "missingSpaceBeforeEmail",
+    "multipleAuthors",
+    "zeroPaddedDate",
+    "zeroPaddedFilemode",
+];
+
+/// Refused for what the objects are: the same objects are refused again.
+fn refused(from: &Path, error: Error) -> Error {
+    match error {
+        Error::Git { stderr, .. } if stderr.contains("fsck error") || stderr.contains("error: object ") => {
+            Error::BadContent { path: from.to_path_buf(), detail: stderr }
+        }
+        other => other,
+    }
+}
+
 /// Everything that `tips` reach and what is `there` does not.
 pub(crate) async fn bring(
     git: &Git,
@@ -57,9 +84,10 @@ pub(crate) async fn bring(
             let _ = packing.finish().await;
             return Ok(());
         }
+        let strict = format!("--strict={}", TOLERATED.map(|fault| format!("{fault}=ignore")).join(","));
         let verb: &[&str] = match objects {
-            ..KEEP_PACKED => &["unpack-objects", "-q", "--strict"],
-            _ => &["index-pack", "--stdin", "--fix-thin", "--strict"],
+            ..KEEP_PACKED => &["unpack-objects", "-q", &strict],
+            _ => &["index-pack", "--stdin", "--fix-thin", &strict],
         };
         const WRITE: &str = "store the agent's commits in the repository";
         let mut storing =
@@ -82,7 +110,7 @@ pub(crate) async fn bring(
         };
         let (copied, (), stored) = tokio::join!(copy, drain, storing.finish());
         // A cut stream shows at the end that broke it, with git's own words.
-        stored?;
+        stored.map_err(|error| refused(from, error))?;
         packing.finish().await?;
         copied.map_err(failed)
     };

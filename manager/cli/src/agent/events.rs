@@ -62,6 +62,12 @@ fn fact(fact: &Fact) -> String {
         }
         Fact::RecordsLost { what, .. } => format!("RECORDS LOST: {what}"),
         Fact::HostStarted { incarnation } => format!("host started, incarnation {incarnation}"),
+        Fact::BaseReplaced { repo, commit, changed } => {
+            let commit = commit.get(..12).unwrap_or(commit);
+            let changed =
+                if changed.is_empty() { String::new() } else { format!(": {}", changed.join(", ")) };
+            format!("the base of {commit} of {repo} was changed from outside and is made anew{changed}")
+        }
         Fact::Gap { missing: Some(missing) } => format!("GAP: {missing} events are no longer kept"),
         Fact::Gap { missing: None } => "GAP: the events after the cursor are no longer kept".to_owned(),
         Fact::Unknown => "a fact that a newer phalanx knows".to_owned(),

@@ -60,6 +60,7 @@ impl LookedUp {
             | Fact::AgentDestroyed { .. }
             | Fact::RunSubmitted { .. }
             | Fact::HostStarted { .. }
+            | Fact::BaseReplaced { .. }
             | Fact::Gap { .. }
             | Fact::Unknown => nothing,
         }

@@ -229,6 +229,7 @@ fn agent_of(event: &Event) -> Option<AgentId> {
         | Fact::RunEnded { .. }
         | Fact::RecordsLost { .. }
         | Fact::HostStarted { .. }
+        | Fact::BaseReplaced { .. }
         | Fact::Gap { .. }
         | Fact::Unknown => None,
     }

@@ -40,7 +40,7 @@ pub enum Effect {
     SetLimits(AgentId),
     /// Show its name where people look at it.
     Rename(AgentId),
-    /// Bring what it left to where it is kept. Answered by `Collected`.
+    /// Bring what it left to where it is kept. Answered by `Collected` or `CollectFailed`.
     Collect(AgentId),
     /// Look what would be lost if it ended now and were removed. Changes nothing. Answered by `Weighed`.
     Weigh(AgentId),

@@ -115,6 +115,9 @@ impl Core {
             Input::Collected { agent, collected } => {
                 self.change(now, agent, false, |a| a.collected(*collected))
             }
+            Input::CollectFailed { agent, obstacle, reason } => {
+                self.change(now, agent, false, |a| a.collect_failed(now, obstacle, reason))
+            }
             Input::Weighed { agent, holds } => self.change(now, agent, false, |a| a.weighed(now, holds)),
             Input::Removed { agent, outcome } => self.change(now, agent, false, |a| a.removed(now, outcome)),
             Input::Degraded { agent, what, degraded } => self.change(now, agent, false, |a| {
@@ -387,6 +390,8 @@ impl Core {
             unmet: agent.unmet(),
             earlier: record.earlier.clone(),
             messages: agent.message_facts(),
+            isolated: agent.started.then_some(agent.facts.isolated),
+            gone: agent.gone.clone(),
         }
     }
 

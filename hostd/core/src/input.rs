@@ -89,6 +89,12 @@ pub enum Input {
         agent: AgentId,
         collected: Box<Collected>,
     },
+    /// Its work could not be collected now. Only the collection is tried again.
+    CollectFailed {
+        agent: AgentId,
+        obstacle: Obstacle,
+        reason: String,
+    },
     /// What would be lost if it ended now and were removed; nothing: all of it is, or will be, elsewhere.
     Weighed {
         agent: AgentId,
@@ -194,6 +200,8 @@ pub struct StartFacts {
     pub isolation: Option<Isolation>,
     /// Its processes stand still.
     pub frozen: bool,
+    /// It can reach nothing of hostd.
+    pub isolated: bool,
 }
 
 /// What the kernel enforces now, and what is short of what was asked for.
@@ -248,11 +256,22 @@ pub enum TypedOutcome {
     NotKnown,
 }
 
+/// What kept work from being collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Its repository is away, or a disk is full: waited for as long as a person may need.
+    Outside,
+    /// It may pass or not.
+    Unclear,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     Done {
         /// What was brought home once more before, where there was anything.
         collected: Option<Box<Collected>>,
+        /// What went with it and is in no commit.
+        gone: Vec<String>,
     },
     /// It would lose these.
     Refused { holds: Vec<String> },
@@ -280,6 +299,7 @@ impl Input {
             | Self::Frozen { agent, .. }
             | Self::LimitsSet { agent, .. }
             | Self::Collected { agent, .. }
+            | Self::CollectFailed { agent, .. }
             | Self::Weighed { agent, .. }
             | Self::Removed { agent, .. }
             | Self::Degraded { agent, .. }

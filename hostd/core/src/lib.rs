@@ -25,6 +25,7 @@ pub use agent::{Agent, Stage};
 pub use effect::Effect;
 pub use host::{Config, Core, may_be_forgotten};
 pub use input::{
-    Activity, Evidence, ExitCause, ExitSeen, Found, Input, LimitsRead, Removal, StartFacts, TypedOutcome,
+    Activity, Evidence, ExitCause, ExitSeen, Found, Input, LimitsRead, Obstacle, Removal, StartFacts,
+    TypedOutcome,
 };
 pub use record::{AgentRecord, MessageEntry, MessageLedger, RECORD_VERSION, Wanted};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostd_core::{AgentRecord, Input};
+use hostd_core::{AgentRecord, Input, Obstacle};
 use protocol::agent::CommitMode;
 use protocol::report::{Collected, Output};
 
@@ -12,14 +12,33 @@ use crate::workspace::{self, Collect};
 /// All declared outputs of one agent.
 const OUTPUTS_LIMIT: u64 = 1 << 30;
 
-/// Collects and tells. A collection that fails is told as failed: never success, never the agent's fault.
+/// Collects and tells. What may pass is told as such, to be tried again; what cannot, with whose fault it is.
 pub async fn collect(machine: Handle, record: AgentRecord) {
     let _permit = machine.ends.acquire().await;
+    let agent = record.agent;
     let collected = match collect_now(&machine, &record).await {
         Ok(collected) => to_report(&record, &collected),
-        Err(error) => Collected { failed: Some(protocol::chain(&error)), ..Collected::default() },
+        Err(error) => {
+            let reason = protocol::chain(&error);
+            let failed_by_content = match error.obstacle() {
+                workspace::Obstacle::Outside => {
+                    return machine
+                        .tell(Input::CollectFailed { agent, obstacle: Obstacle::Outside, reason })
+                        .await;
+                }
+                workspace::Obstacle::Unclear => {
+                    return machine
+                        .tell(Input::CollectFailed { agent, obstacle: Obstacle::Unclear, reason })
+                        .await;
+                }
+                workspace::Obstacle::Content => true,
+                workspace::Obstacle::Record => false,
+            };
+            tracing::warn!(%agent, error = reason, "work of an agent cannot be collected");
+            Collected { failed: Some(reason), failed_by_content, ..Collected::default() }
+        }
     };
-    machine.tell(Input::Collected { agent: record.agent, collected: Box::new(collected) }).await;
+    machine.tell(Input::Collected { agent, collected: Box::new(collected) }).await;
 }
 
 /// Repeatable: also called before a removal, to see what is saved.
@@ -112,6 +131,7 @@ pub(super) fn to_report(record: &AgentRecord, collected: &workspace::Collected) 
         unknown_submodules: collected.unknown_submodules.clone(),
         source_moved: collected.source_moved.clone(),
         failed: None,
+        failed_by_content: false,
     }
 }
 

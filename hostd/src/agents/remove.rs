@@ -36,12 +36,16 @@ pub async fn remove(machine: Handle, record: AgentRecord, discard: Discard) {
 
 async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) -> Result<Removal, String> {
     let folder = machine.folders.agent(record.agent);
-    let mut collected = None;
+    let (mut collected, mut gone) = (None, Vec::new());
     if discard == Discard::Keep && !holds_no_work(record) {
         match bring_home(machine, record).await {
             (_, Some(holds)) => return Ok(Removal::Refused { holds }),
             (saved, None) => collected = saved.map(|saved| Box::new(to_report(record, &saved))),
         }
+        gone = machine.workspaces.not_kept(&folder).await.unwrap_or_else(|error| {
+            tracing::warn!(agent = %record.agent, error = protocol::chain(&error), "ignored files are not named");
+            Vec::new()
+        });
     }
     if let Ok(tmux) = &machine.tmux {
         // A session that is left shows a dead pane; it keeps nothing else.
@@ -59,7 +63,7 @@ async fn remove_now(machine: &Handle, record: &AgentRecord, discard: Discard) ->
         .map_err(|error| protocol::chain(&error))?;
     let folder = machine.folders.archived(agent);
     machine.shipper.tell(Shipment::Moved { agent, folder }).await;
-    Ok(Removal::Done { collected })
+    Ok(Removal::Done { collected, gone })
 }
 
 /// What could be saved elsewhere, and what only this workspace has then. Unknown counts as held.
@@ -68,8 +72,17 @@ async fn bring_home(
     record: &AgentRecord,
 ) -> (Option<workspace::Collected>, Option<Vec<String>>) {
     let folder = machine.folders.agent(record.agent);
-    let saved = if record.spec.checkout.is_some() { collect_now(machine, record).await.ok() } else { None };
-    let holds = held(machine.workspaces.holds_only_copy(&folder, saved.as_ref()).await);
+    let (mut saved, mut why) = (None, None);
+    if record.spec.checkout.is_some() {
+        match collect_now(machine, record).await {
+            Ok(collected) => saved = Some(collected),
+            Err(error) => why = Some(format!("its work cannot be collected: {}", protocol::chain(&error))),
+        }
+    }
+    let mut holds = held(machine.workspaces.holds_only_copy(&folder, saved.as_ref()).await);
+    if let Some(holds) = &mut holds {
+        holds.extend(why);
+    }
     (saved, holds)
 }
 

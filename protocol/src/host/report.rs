@@ -83,6 +83,13 @@ pub struct Report {
     /// Texts that were sent to it.
     #[serde(default, skip_serializing_if = "MessageFacts::is_empty")]
     pub messages: MessageFacts,
+    /// Whether it can reach nothing of hostd: bases, objects, other agents. Absent from an older host, and before its
+    /// program was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<bool>,
+    /// What was removed with it and is in no commit: ignored files, repositories inside ignored folders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<String>,
 }
 
 /// A wish that is not in force.
@@ -202,9 +209,13 @@ pub struct Collected {
     /// branches, tags, stash and changed files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub source_moved: Vec<String>,
-    /// Why nothing could be collected: never success, never the agent's fault.
+    /// Why nothing can be collected, after it was tried again: never success, and no reason to run the program again.
     #[serde(default)]
     pub failed: Option<String>,
+    /// The content of the workspace is why, so the failure is the agent's and not the machine's. An older reader takes
+    /// every such failure for the machine's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed_by_content: bool,
 }
 
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

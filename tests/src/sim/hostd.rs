@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use hostd_core::{Config, Core, Effect, ExitCause, Input, Removal, Stage};
+use hostd_core::{Config, Core, Effect, ExitCause, Input, Obstacle, Removal, Stage};
 use protocol::agent::StartStep;
 use protocol::ids::{AgentId, Incarnation, Seq};
 use protocol::order::Discard;
-use protocol::report::{Collected, Heartbeat, HostFacts, Report};
+use protocol::report::{Heartbeat, HostFacts, Report};
 use protocol::time::Timestamp;
 
 use super::machine::{Folder, Process, exit};
@@ -316,14 +316,13 @@ impl World {
             Job::Collect(agent) => {
                 let fails = storm && self.dice.percent(5);
                 let Some(folder) = self.machines[m].folders.get_mut(&agent) else { return };
-                let collected = if fails {
-                    Collected { failed: Some("the repository is busy".to_owned()), ..Collected::default() }
+                let input = if fails {
+                    let reason = "the repository is busy".to_owned();
+                    Input::CollectFailed { agent, obstacle: Obstacle::Outside, reason }
                 } else {
-                    folder.collect()
+                    Input::Collected { agent, collected: Box::new(folder.collect()) }
                 };
-                let collected = Box::new(collected);
                 let ms = self.dice.between(1, 50);
-                let input = Input::Collected { agent, collected };
                 self.in_host(m, life, ms, HostEvent::Input(Box::new(input)));
             }
             Job::Weigh(agent) => {
@@ -346,7 +345,7 @@ impl World {
                     folder.archived = true;
                     let lost = folder.only_copy.take();
                     self.removed(agent, live, lost);
-                    Removal::Done { collected: None }
+                    Removal::Done { collected: None, gone: Vec::new() }
                 };
                 let ms = self.dice.between(1, 50);
                 self.in_host(m, life, ms, HostEvent::Input(Box::new(Input::Removed { agent, outcome })));

@@ -82,12 +82,15 @@ pub struct Agent {
     pub degraded: BTreeSet<&'static str>,
     /// What a removal without the operator's word would lose.
     pub holds: Vec<String>,
+    /// What its removal took with it that is in no commit.
+    pub gone: Vec<String>,
     /// Why the last removal or save did not work.
     pub trouble: String,
     /// The record is not the one it was created with: a save that fails may be of a later one.
     pub(crate) is_amended: bool,
     kill_at: Option<Timestamp>,
     remove_at: Option<Timestamp>,
+    collecting: end::Collecting,
     lease: Option<LeaseClock>,
     /// What is wanted and not in force, and why.
     unmet: BTreeMap<&'static str, String>,
@@ -117,10 +120,12 @@ impl Agent {
             usage: Usage::default(),
             degraded: BTreeSet::new(),
             holds: Vec::new(),
+            gone: Vec::new(),
             trouble: String::new(),
             is_amended: false,
             kill_at: None,
             remove_at: None,
+            collecting: end::Collecting::default(),
             lease: None,
             unmet: BTreeMap::new(),
             is_freezing: false,
@@ -161,6 +166,7 @@ impl Agent {
         [
             self.kill_at,
             self.remove_at,
+            self.collecting.again_at,
             lease,
             self.freeze_due_at(),
             self.talk_deadline(),
@@ -402,6 +408,7 @@ impl Agent {
         if self.remove_at.is_some_and(|at| at <= now) && self.stage == Stage::Removing {
             effects.extend(self.remove_if_wanted());
         }
+        effects.extend(self.collect_if_due(now));
         let pace_ms = self.lease_pace_ms();
         if let Some(lease) = self.lease.as_mut().filter(|lease| self.stage.is_live() && lease.ask_at <= now) {
             lease.ask_at = now.after_ms(pace_ms);

@@ -31,7 +31,8 @@ impl Agent {
                 }
             }
             Stage::Ended => self.remove_if_wanted(),
-            Stage::Collecting | Stage::Removing | Stage::Destroyed => Vec::new(),
+            Stage::Collecting => self.collect_before_removal(discard),
+            Stage::Removing | Stage::Destroyed => Vec::new(),
         }
     }
 
@@ -89,7 +90,8 @@ impl Agent {
         }
         self.remove_at = None;
         match outcome {
-            Removal::Done { collected } => {
+            Removal::Done { collected, gone } => {
+                self.gone = gone;
                 // What became of a task's attempt was decided by what was recorded at its end.
                 if let Some(collected) = collected
                     && self.record.spec.role == Role::Own

@@ -151,7 +151,10 @@ fn only_a_destroyed_agent_is_forgotten_and_not_while_an_order_of_it_may_be_on_it
     assert_eq!(bench.give(forget()), vec![], "it is there");
     assert_eq!(bench.give(forgotten()), vec![]);
     bench.order(destroy(1, 2, Discard::Keep));
-    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
+    bench.give(Input::Removed {
+        agent: agent_id(1),
+        outcome: Removal::Done { collected: None, gone: Vec::new() },
+    });
     assert_eq!(bench.give(forget()), vec![], "an order that makes it may come late");
     bench.pass(60_000);
     assert_eq!(bench.give(forget()), vec![Effect::Forget(agent_id(1))]);
@@ -165,7 +168,10 @@ fn only_a_destroyed_agent_is_forgotten_and_not_while_an_order_of_it_may_be_on_it
 fn an_archive_of_an_earlier_life_is_forgotten_at_once() {
     let mut bench = Bench::ended();
     bench.order(destroy(1, 2, Discard::Keep));
-    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
+    bench.give(Input::Removed {
+        agent: agent_id(1),
+        outcome: Removal::Done { collected: None, gone: Vec::new() },
+    });
     let mut record = bench.record(1);
     record.created_at = protocol::time::Timestamp(INCARNATION.0.saturating_sub(1));
     let mut next = Bench::restarted();

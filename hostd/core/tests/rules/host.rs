@@ -41,6 +41,7 @@ pub(crate) fn spec() -> AgentSpec {
             result_ref: None,
             near: None,
             snapshot: None,
+            copy: Vec::new(),
             prepare: None,
         }),
         ..plain_spec()

@@ -298,7 +298,7 @@ fn a_late_or_repeated_input_yields_nothing() {
         Input::Exited { agent: agent_id(1), exit: exit(1) },
         Input::StartFailed { agent: agent_id(1), step: StartStep::Exec, detail: String::new() },
         Input::SupervisorLost { agent: agent_id(1), launch: 1, detail: String::new() },
-        Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } },
+        Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None, gone: Vec::new() } },
         Input::Collected { agent: agent_id(1), collected: Box::default() },
         Input::Ended { agent: agent_id(9), exit: exit(1) },
         Input::Tick,

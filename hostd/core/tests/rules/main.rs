@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod adoption;
 mod changes;
+mod collecting;
 #[cfg(test)]
 mod host;
 #[cfg(test)]

@@ -300,13 +300,18 @@ fn outcome((agent, launch): (AgentId, u32), kind: u8, detail: u8, now: Timestamp
         5 => Input::Exited { agent, exit: exit_of(detail) },
         6 | 7 => Input::Ended { agent, exit: exit_of(detail) },
         8 => Input::SupervisorLost { agent, launch, detail: "gone".into() },
-        9 | 10 => Input::Collected { agent, collected: Box::new(Collected::default()) },
+        9 => Input::Collected { agent, collected: Box::new(Collected::default()) },
+        10 if detail == 0 => {
+            let obstacle = hostd_core::Obstacle::Unclear;
+            Input::CollectFailed { agent, obstacle, reason: "busy".into() }
+        }
+        10 => Input::Collected { agent, collected: Box::new(Collected::default()) },
         11 => Input::Removed {
             agent,
             outcome: match detail {
                 0 => Removal::Refused { holds: vec!["work".into()] },
                 1 => Removal::Failed { reason: "busy".into() },
-                _ => Removal::Done { collected: None },
+                _ => Removal::Done { collected: None, gone: Vec::new() },
             },
         },
         12 => Input::Degraded { agent, what: "no-cgroup", degraded: detail == 0 },

@@ -134,9 +134,10 @@ fn what_a_removal_brought_home_is_reported_of_an_own_agent_only() {
         bench.collected(1);
         bench.order(destroy(1, 2, Discard::Keep));
         let late = Collected { commit: Some("late".into()), ..Collected::default() };
-        let outcome = Removal::Done { collected: Some(Box::new(late)) };
+        let outcome = Removal::Done { collected: Some(Box::new(late)), gone: vec![".env".to_owned()] };
         let told = report(&bench.give(Input::Removed { agent: agent_id(1), outcome }));
         assert_eq!(told.collected.unwrap().commit.as_deref(), Some(named), "{role}");
+        assert_eq!(told.gone, [".env"]);
     }
 }
 
@@ -148,8 +149,10 @@ fn destroy_stops_collects_removes_and_leaves_a_tombstone() {
     let effects = bench.give(Input::Ended { agent: agent_id(1), exit: killed(15) });
     assert!(kinds(&effects).contains(&"collect"));
     assert_eq!(kinds(&bench.collected(1)), ["save", "remove", "report"]);
-    let effects =
-        bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
+    let effects = bench.give(Input::Removed {
+        agent: agent_id(1),
+        outcome: Removal::Done { collected: None, gone: Vec::new() },
+    });
     assert_eq!(kinds(&effects), ["save", "report", "event"]);
     assert_eq!(report(&effects).life, Life::Destroyed);
     assert_eq!(report(&effects).phase, Phase::Stopped);
@@ -161,7 +164,10 @@ fn destroy_of_an_unknown_agent_leaves_a_tombstone() {
     let mut bench = Bench::new();
     let effects = bench.order(destroy(1, 2, Discard::Keep));
     assert_eq!(kinds(&effects), ["save", "remove", "report", "event"]);
-    bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
+    bench.give(Input::Removed {
+        agent: agent_id(1),
+        outcome: Removal::Done { collected: None, gone: Vec::new() },
+    });
     assert_eq!(bench.order(ensure(1, 1, spec())), vec![]);
     assert_eq!(bench.stage(1), Stage::Destroyed);
 }
@@ -178,8 +184,10 @@ fn destroy_is_refused_for_work_that_exists_nowhere_else_until_the_operator_disca
     assert!(matches!(bench.record(1).wanted, Wanted::Stopped { .. }), "no restart tries it again");
     let effects = bench.order(destroy(1, 3, Discard::Yes));
     assert!(effects.contains(&Effect::Remove { agent: agent_id(1), discard: Discard::Yes }));
-    let effects =
-        bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } });
+    let effects = bench.give(Input::Removed {
+        agent: agent_id(1),
+        outcome: Removal::Done { collected: None, gone: Vec::new() },
+    });
     assert!(report(&effects).holds.is_empty());
     let told = effects
         .iter()
@@ -205,9 +213,10 @@ fn a_removal_that_failed_is_tried_again_and_shown() {
     let told = report(&bench.give(Input::Removed { agent: agent_id(1), outcome: failed }));
     assert_eq!((told.reason.as_str(), told.degraded), ("busy", vec!["remove-failed".to_owned()]));
     assert_eq!(kinds(&bench.pass(10_000)), ["remove"]);
-    let told = report(
-        &bench.give(Input::Removed { agent: agent_id(1), outcome: Removal::Done { collected: None } }),
-    );
+    let told = report(&bench.give(Input::Removed {
+        agent: agent_id(1),
+        outcome: Removal::Done { collected: None, gone: Vec::new() },
+    }));
     assert_eq!((told.life, told.degraded), (Life::Destroyed, vec![]));
     assert_eq!(bench.core.deadline(), None);
 }

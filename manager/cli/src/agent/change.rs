@@ -111,6 +111,11 @@ fn settle(
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.error.is_none()) {
         let Some(id) = outcome.agent else { continue };
         let found = waited.views.iter().find(|view| view.id == id);
+        let gone = found.and_then(|view| view.report.as_ref()).map(|report| report.gone.join(", "));
+        if let Some(gone) = gone.filter(|gone| !gone.is_empty()) {
+            let before = if outcome.note.is_empty() { String::new() } else { format!("{}; ", outcome.note) };
+            outcome.note = format!("{before}ignored files that went with it: {gone}");
+        }
         outcome.error = match found {
             Some(view) if is_met(view, until) => None,
             Some(found) => Some(held(verb, found)),

@@ -65,7 +65,10 @@ fn judge(report: Option<&Report>, needs_commit: bool) -> Verdict {
         return Verdict::bad(FailureClass::Infrastructure, "its work was not collected");
     };
     if let Some(why) = &collected.failed {
-        return Verdict::bad(FailureClass::Infrastructure, format!("its work could not be collected: {why}"));
+        let reason = format!("its work cannot be collected: {why}");
+        let by_content = collected.failed_by_content;
+        let class = if by_content { FailureClass::Agent } else { FailureClass::Infrastructure };
+        return Verdict::bad(class, reason);
     }
     if needs_commit && collected.commit.is_none() {
         return Verdict::bad(FailureClass::Infrastructure, "no commit was recorded");
@@ -166,6 +169,7 @@ impl Core {
         let needs_change = record.spec.needs_change && accept != Accept::Review;
         let end = report.and_then(|report| report.end.clone());
         let collected = report.and_then(|report| report.collected.clone());
+        let is_out_of_reach = collected.as_ref().is_some_and(|collected| collected.failed.is_some());
         let void = self.fleet.standing(agent) == Standing::Gone && end.is_none();
         let ended_at = end.as_ref().filter(|_| !void).map_or(now, |end| end.at);
         self.change_attempt(id, |attempt| {
@@ -199,6 +203,10 @@ impl Core {
                     charged: true,
                 },
             ),
+            // The host has tried for long. The program has done its work: a second time would cost as much again.
+            Verdict::Bad { class, reason } if class.is_infrastructure() && is_out_of_reach => {
+                self.fail_for_good(now, id, Failure { class, reason, charged: false });
+            }
             Verdict::Bad { class, reason } => self.fail_attempt(now, id, class, reason, agent),
         }
         Step::Moved

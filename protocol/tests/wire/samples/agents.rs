@@ -57,6 +57,7 @@ pub(crate) fn spec() -> AgentSpec {
             result_ref: Some(text("refs/phalanx/r/t/2")),
             near: Some(text(COMMIT)),
             snapshot: None,
+            copy: Vec::new(),
             prepare: None,
         }),
         commit: CommitMode::Auto,
@@ -132,6 +133,7 @@ pub(crate) fn collected() -> Collected {
         unknown_submodules: Vec::new(),
         source_moved: Vec::new(),
         failed: Some(text("the repository is locked")),
+        failed_by_content: false,
     }
 }
 
@@ -183,6 +185,8 @@ pub(crate) fn report() -> Report {
         unmet: Vec::new(),
         earlier: Vec::new(),
         messages: MessageFacts::default(),
+        isolated: None,
+        gone: Vec::new(),
     }
 }
 

@@ -390,7 +390,6 @@ impl Core {
             unmet: agent.unmet(),
             earlier: record.earlier.clone(),
             messages: agent.message_facts(),
-            isolated: agent.started.then_some(agent.facts.isolated),
             gone: agent.gone.clone(),
         }
     }

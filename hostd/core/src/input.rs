@@ -200,8 +200,6 @@ pub struct StartFacts {
     pub isolation: Option<Isolation>,
     /// Its processes stand still.
     pub frozen: bool,
-    /// It can reach nothing of hostd.
-    pub isolated: bool,
 }
 
 /// What the kernel enforces now, and what is short of what was asked for.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hostd_core::{AgentRecord, Input, StartFacts};
-use protocol::agent::{Blob, CheckoutKind, EndCause, Role, StartStep};
+use protocol::agent::{Blob, CheckoutKind, EndCause, Role, StartStep, first_launch};
 use protocol::report::WorkspaceFacts;
 use protocol::shim::{self, ExitRecord, Launch, RECORD_VERSION, Ready, file};
 use protocol::time::Timestamp;
@@ -25,7 +25,7 @@ use crate::sys::cgroup::AgentGroup;
 use crate::sys::facts::boottime_ms;
 use crate::sys::process::ProcessRef;
 use crate::sys::spawn::{ReadyReader, ShimSpawn, ready_pipe, spawn_shim};
-use crate::workspace::{PrepareSpec, PreparedBase, Wanted, Workspace, WorkspaceError};
+use crate::workspace::{PrepareSpec, PreparedBase, Resolved, Wanted, Workspace, WorkspaceError};
 
 /// A shim says at once whether the program was executed.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -282,13 +282,15 @@ async fn make_workspace(
                     };
                     let watched = machine.workspaces.watch_source(folder, &resolved.repository).await;
                     watched.map_err(workspace_error)?;
+                    let from = resolved.clone();
                     let (repo, branch) = (Some(resolved), branch.clone());
                     let spec = PrepareSpec { repo, branch, user: owner, kind, prepared };
                     let made = machine.workspaces.prepare(folder, &spec).await;
                     if let (Ok(_), Some(snapshot)) = (&made, &checkout.snapshot) {
                         machine.workspaces.lay(folder, snapshot).await.map_err(workspace_error)?;
                     }
-                    made
+                    made.map_err(workspace_error)?;
+                    bring(machine, record, folder, &from, &checkout.copy).await
                 }
                 None => {
                     let near = match &checkout.near {
@@ -298,12 +300,29 @@ async fn make_workspace(
                         None => resolved,
                     };
                     let prepared = prepared.as_ref();
-                    machine.workspaces.fresh_checkout(folder, &near, &checkout.commit, owner, prepared).await
+                    let workspaces = &machine.workspaces;
+                    let made = workspaces.fresh_checkout(folder, &near, &checkout.commit, owner, prepared);
+                    made.await.map_err(workspace_error)?;
+                    bring(machine, record, folder, &near, &checkout.copy).await
                 }
             }
         }
     };
     made.map_err(workspace_error)
+}
+
+/// Files that git does not track, the first time only: at a later start they are the agent's.
+async fn bring(
+    machine: &Machine,
+    record: &AgentRecord,
+    folder: &Path,
+    from: &Resolved,
+    wanted: &[String],
+) -> crate::workspace::Result<Workspace> {
+    if record.launch == first_launch() {
+        return machine.workspaces.bring(folder, from, wanted).await;
+    }
+    machine.workspaces.remount(folder).await
 }
 
 /// What the request names wrongly is the request's fault; all else is this host's.
@@ -326,7 +345,11 @@ pub(super) fn workspace_error(error: WorkspaceError) -> StartError {
         | WorkspaceError::OverlayUnavailable { .. }
         | WorkspaceError::OtherUser { .. }
         | WorkspaceError::WorktreeUser { .. }
+        | WorkspaceError::Forged { .. }
+        | WorkspaceError::PartialClone { .. }
+        | WorkspaceError::WrongCheckout { .. }
         | WorkspaceError::Permission { .. } => StartStep::Workspace,
+        error if error.is_of_a_missing_object() => StartStep::Workspace,
         _ => StartStep::Checkout,
     };
     StartError { step, detail: protocol::chain(&error) }

@@ -49,6 +49,7 @@ fn task(number: u128, name: &str, state: TaskState, attempts: Vec<Attempt>) -> T
             base_from: None,
             setup: Vec::new(),
             prepare: None,
+            copy: Vec::new(),
             priority: 0,
             labels: BTreeMap::new(),
             limits: ResourceLimits::default(),
@@ -111,6 +112,7 @@ fn failing(number: u32, agents: u128) -> Attempt {
             base_agent: Some(agent(agents + 2)),
             base_passed: Some(false),
             restarts: 0,
+            isolated: None,
         }),
         failure: Some(Failure {
             class: FailureClass::Verify,

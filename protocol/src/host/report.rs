@@ -83,10 +83,6 @@ pub struct Report {
     /// Texts that were sent to it.
     #[serde(default, skip_serializing_if = "MessageFacts::is_empty")]
     pub messages: MessageFacts,
-    /// Whether it can reach nothing of hostd: bases, objects, other agents. Absent from an older host, and before its
-    /// program was started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub isolated: Option<bool>,
     /// What was removed with it and is in no commit: ignored files, repositories inside ignored folders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,

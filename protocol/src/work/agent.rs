@@ -241,6 +241,10 @@ pub struct Checkout {
     /// What its base holds beyond the commit. A host that does not know the field starts from the bare commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<Box<Prepare>>,
+    /// Files of the person's checkout that git does not track and that are copied into it: paths and patterns. A host
+    /// that does not know the field copies none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copy: Vec<String>,
 }
 
 /// Programs that are run once per host, base and environment, in the layer that all checkouts of the base lie on.

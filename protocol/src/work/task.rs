@@ -72,6 +72,9 @@ pub struct TaskSpec {
     /// Run once per host and base, before anybody starts from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<Box<Prepare>>,
+    /// Files that git does not track and that each checkout is to have: paths and patterns below the repository.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copy: Vec<String>,
     /// Higher goes first.
     #[serde(default)]
     pub priority: i32,
@@ -127,6 +130,7 @@ impl TaskSpec {
             base_from: None,
             setup: Vec::new(),
             prepare: None,
+            copy: Vec::new(),
             priority: 0,
             labels: BTreeMap::new(),
             limits: ResourceLimits { memory_bytes: None, cpu_millis: None, pids: None, time_ms: None },
@@ -371,6 +375,10 @@ pub struct Verification {
     /// How many times infrastructure ended it before a verdict.
     #[serde(default)]
     pub restarts: u32,
+    /// Whether the agents of the work and of the verification could reach nothing that the verdict rests on. Absent
+    /// where a host does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<bool>,
 }
 
 wire_enum!(

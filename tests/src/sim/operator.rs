@@ -130,6 +130,7 @@ impl World {
             result_ref: None,
             near: None,
             snapshot: None,
+            copy: Vec::new(),
             prepare: None,
         });
         let program = Plan::program(work_ms, ok_from, 1, self.dice.percent(20), leaves_ms);
@@ -183,6 +184,7 @@ impl World {
             base_from: None,
             setup: Vec::new(),
             prepare: None,
+            copy: Vec::new(),
             priority: 0,
             labels: Default::default(),
             limits: ResourceLimits::default(),

@@ -192,6 +192,7 @@ fn checkout(
         result_ref: Some(format!("refs/phalanx/adhoc/{leaf}")),
         near: None,
         snapshot: None,
+        copy: Vec::new(),
         prepare: None,
     })
 }

@@ -151,6 +151,8 @@ pub struct VerificationFacts {
     pub passed: Option<bool>,
     pub base_passed: Option<bool>,
     pub restarts: u32,
+    /// Whether agents could reach nothing that the verdict rests on; `None`: not known.
+    pub isolated: Option<bool>,
     pub transcript: Option<TranscriptFile>,
     pub base_transcript: Option<TranscriptFile>,
 }
@@ -302,6 +304,7 @@ fn verification(verification: &Verification) -> VerificationFacts {
         passed: verification.passed,
         base_passed: verification.base_passed,
         restarts: verification.restarts,
+        isolated: verification.isolated,
         transcript: None,
         base_transcript: None,
     }

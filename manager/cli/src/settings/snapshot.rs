@@ -203,6 +203,7 @@ fn checkout(source: &AgentView, name: &protocol::ids::Name, taken: Snapshot) -> 
         near: None,
         snapshot: Some(taken.commit),
         prepare: None,
+        copy: Vec::new(),
     })
 }
 

@@ -321,6 +321,12 @@ fn task(fields: &mut Fields<'_>, spec: &TaskSpec) {
             fields.wrong("prepare_timeout", "with 0 nothing would ever be prepared");
         }
     }
+    for path in &spec.copy {
+        fields.beneath("copy", path);
+    }
+    if !spec.copy.is_empty() && spec.repo.is_none() {
+        fields.wrong("copy", "there is no repo to copy from");
+    }
     match &spec.base_from {
         Some(_) if spec.repo.is_none() => fields.wrong("base_from", "there is no repo"),
         Some(name) if !spec.depends_on.contains(name) => {

@@ -49,6 +49,7 @@ fn is_verified_alike(one: &TaskSpec, other: &TaskSpec) -> bool {
     // What sealed values say is not known here.
     one.verify == other.verify
         && one.prepare == other.prepare
+        && one.copy == other.copy
         && !one.has_environment
         && !other.has_environment
         && one.user == other.user

@@ -174,6 +174,7 @@ impl Core {
                 near: None,
                 snapshot: None,
                 prepare: task.prepare.clone(),
+                copy: task.copy.clone(),
             }),
             (Some(_) | None, Some(_) | None) => None,
         };

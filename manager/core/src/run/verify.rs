@@ -11,6 +11,7 @@
 
 use protocol::agent::{AgentSpec, Checkout, CheckoutKind, Role};
 use protocol::ids::{AgentId, TaskId};
+use protocol::report::Isolation;
 use protocol::task::{Attempt, Failure, FailureClass, TaskState, Verification};
 use protocol::time::Timestamp;
 
@@ -52,6 +53,7 @@ impl Core {
                 base_agent: None,
                 base_passed: None,
                 restarts: 0,
+                isolated: None,
             });
         });
         self.want_task_agent(now, id, agent);
@@ -92,17 +94,20 @@ impl Core {
             },
             judge_end,
         );
+        let isolated = self.is_isolated(id, agent);
         match (side, verdict) {
             (Side::Commit, Verdict::Good) => {
                 self.change_check(id, |check| {
                     check.end = end;
                     check.passed = Some(true);
+                    check.isolated = isolated;
                 });
+                let how = if isolated == Some(false) { "verified, not isolated" } else { "verified" };
                 if self.is_reviewed(id) {
-                    let reason = format!("verified; waits for a person{}", self.remarks_of(id));
+                    let reason = format!("{how}; waits for a person{}", self.remarks_of(id));
                     self.set_state(now, id, TaskState::Review, reason);
                 } else {
-                    self.accept(now, id, String::from("verified"));
+                    self.accept(now, id, String::from(how));
                 }
             }
             (Side::Base, Verdict::Good) => {
@@ -134,6 +139,22 @@ impl Core {
             }
         }
         Step::Moved
+    }
+
+    /// Whether neither the agent of the work nor that of the verification could write to what the verdict rests on.
+    /// One that could is enough; where one of the hosts does not say, it is not known.
+    fn is_isolated(&self, id: TaskId, check: AgentId) -> Option<bool> {
+        let work = self.work.task(id)?.record.attempts.last()?.agent;
+        let of = |agent: AgentId| match self.fleet.report(agent).and_then(|report| report.isolation) {
+            Some(Isolation::User | Isolation::Namespace) => Some(true),
+            Some(Isolation::None) => Some(false),
+            Some(Isolation::Unknown) | None => None,
+        };
+        let said = [of(work), of(check)];
+        if said.contains(&Some(false)) {
+            return Some(false);
+        }
+        said.iter().all(Option::is_some).then_some(true)
     }
 
     /// The commit does not verify. Does the base?
@@ -247,6 +268,7 @@ impl Core {
                 near: self.near_of(record),
                 snapshot: None,
                 prepare: task.prepare.clone(),
+                copy: task.copy.clone(),
             }),
             has_environment: task.has_environment,
             user: task.user.clone(),

@@ -67,6 +67,7 @@ pub(super) fn task_spec(name: &str) -> TaskSpec {
         base_from: None,
         setup: Vec::new(),
         prepare: None,
+        copy: Vec::new(),
         priority: 0,
         labels: BTreeMap::new(),
         limits: ResourceLimits::default(),

@@ -207,3 +207,20 @@ fn an_accepted_task_is_cleared_away_when_its_branch_is_there() {
     world.land(id, Ok(Answer::Done));
     assert_eq!(world.standing(attempt), Standing::Gone);
 }
+
+#[test]
+fn work_that_was_done_and_cannot_be_collected_is_not_done_again() {
+    let mut world = World::new();
+    let run = world.submit(run_spec("r"), vec![verified("a")]).unwrap();
+    let agent = world.at_work(run, "a");
+    let end = end(EndCause::Exited, Some(0), world.now);
+    world.finish(
+        agent,
+        end,
+        protocol::report::Collected { failed: Some(String::from("away")), ..collected(None) },
+    );
+    assert_eq!(world.state(run, "a"), TaskState::Failed);
+    let task = world.task(run, "a");
+    assert!(task.reason.contains("its work cannot be collected: away"), "{}", task.reason);
+    assert_eq!((task.attempts.len(), task.attempts[0].failure.as_ref().unwrap().charged), (1, false));
+}

@@ -361,7 +361,6 @@ impl World {
             unmet: program.unmet.clone(),
             earlier: Vec::new(),
             messages: program.messages.clone(),
-            isolated: None,
             gone: Vec::new(),
         }
     }

@@ -255,7 +255,6 @@ impl Shared {
             unmet: Vec::new(),
             earlier: Vec::new(),
             messages: Default::default(),
-            isolated: None,
             gone: Vec::new(),
         });
         self.change(agent, |report| report.generation = report.generation.max(generation)).await;

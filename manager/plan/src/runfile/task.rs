@@ -31,6 +31,7 @@ pub const TASK: &[&str] = &[
     "setup",
     "prepare",
     "prepare_timeout",
+    "copy",
     "priority",
     "labels",
     "cpu",
@@ -107,6 +108,7 @@ impl Reader<'_> {
         let base_from = base_from(&mut fields, &depends_on, repo.is_some());
         let setup = fields.programs("setup");
         let prepare = prepare(&mut fields, repo.is_some());
+        let copy = copied(&mut fields, repo.is_some());
         let limits = limits(&mut fields);
         let allows = fields.word("allow_no_change", &[("true", true), ("false", false)]).unwrap_or(false);
         let needs_change = repo.is_some() && !allows;
@@ -122,6 +124,7 @@ impl Reader<'_> {
             base_from,
             setup,
             prepare,
+            copy,
             priority: fields.whole("priority").unwrap_or_default(),
             labels: fields.pairs("labels"),
             limits,
@@ -307,6 +310,14 @@ fn prepare(fields: &mut Fields<'_>, has_repo: bool) -> Option<Box<Prepare>> {
     }
     let timeout_ms = timeout_ms.unwrap_or(PREPARE_MS);
     (!programs.is_empty()).then(|| Box::new(Prepare { programs, timeout_ms }))
+}
+
+/// Files that git does not track, for each checkout.
+fn copied(fields: &mut Fields<'_>, has_repo: bool) -> Vec<String> {
+    if fields.get("copy").is_some() && !has_repo {
+        fields.complain(fields.place("copy"), "copy needs a repo: files are copied from its checkout");
+    }
+    relative_paths(fields, "copy")
 }
 
 fn limits(fields: &mut Fields<'_>) -> ResourceLimits {

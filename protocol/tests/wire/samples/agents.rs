@@ -185,7 +185,6 @@ pub(crate) fn report() -> Report {
         unmet: Vec::new(),
         earlier: Vec::new(),
         messages: MessageFacts::default(),
-        isolated: None,
         gone: Vec::new(),
     }
 }

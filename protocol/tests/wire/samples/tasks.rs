@@ -45,6 +45,7 @@ pub(crate) fn task_spec() -> TaskSpec {
         base_from: None,
         setup: Vec::new(),
         prepare: None,
+        copy: Vec::new(),
         priority: -3,
         labels: BTreeMap::from([(text("kind"), text("bug"))]),
         limits: limits(),
@@ -84,6 +85,7 @@ pub(crate) fn least_task_spec() -> TaskSpec {
         base_from: None,
         setup: Vec::new(),
         prepare: None,
+        copy: Vec::new(),
         priority: 0,
         labels: BTreeMap::new(),
         limits: ResourceLimits::default(),
@@ -122,6 +124,7 @@ pub(crate) fn attempt() -> Attempt {
             base_agent: Some(agent_id()),
             base_passed: Some(true),
             restarts: 1,
+            isolated: None,
         }),
         failure: Some(Failure {
             class: FailureClass::Verify,
@@ -179,6 +182,7 @@ fn building() -> TaskSpec {
         base_from: Some("first".parse().unwrap()),
         setup: vec![vec![text("make"), text("deps")]],
         prepare: None,
+        copy: Vec::new(),
         ..least_task_spec()
     }
 }

@@ -65,6 +65,7 @@ fn refs_that_a_client_makes_up_anew_are_no_part_of_what_a_key_asks_for() {
             result_ref: Some(format!("refs/phalanx/adhoc/{leaf}")),
             near: None,
             snapshot: None,
+            copy: Vec::new(),
             prepare: None,
         });
         Mutation::CreateAgent(Box::new(create))

@@ -59,7 +59,9 @@ pub async fn logs(
         LogStart::Tail(lines) => transcript.start_of_tail(lines).await?,
         LogStart::Since(at) => transcript.start_since(at).await?,
     };
-    let mut shown = Shown { items, position, redactor };
+    // What is shown may begin within a value: then that is read from its beginning.
+    let before = redactor.as_ref().map_or(0, Redactor::reach);
+    let mut shown = Shown { items, from: position, position: position.saturating_sub(before), redactor };
     if follow {
         follow_on(&hosts, &place, &mut transcript, &mut shown).await?;
     } else {
@@ -88,6 +90,8 @@ async fn values(hosts: &Hosts, secrets: &Secrets, agent: AgentId) -> Result<Envi
 /// What the client has.
 struct Shown {
     items: Items,
+    /// Bytes before are read to know what follows them, and not shown.
+    from: u64,
     position: u64,
     redactor: Option<Redactor>,
 }
@@ -106,14 +110,23 @@ impl Shown {
             return Ok(self.items.send(&Item::Log { offset, bytes }).await?);
         };
         for (offset, bytes) in redactor.push(offset, &bytes) {
-            self.items.send(&Item::Log { offset, bytes }).await?;
+            self.show(offset, bytes).await?;
         }
         Ok(())
     }
 
+    async fn show(&self, offset: u64, mut bytes: Vec<u8>) -> Result<(), WireError> {
+        let before = usize::try_from(self.from.saturating_sub(offset)).unwrap_or(usize::MAX);
+        if before > 0 && before >= bytes.len() {
+            return Ok(());
+        }
+        bytes.drain(..before);
+        Ok(self.items.send(&Item::Log { offset: offset.max(self.from), bytes }).await?)
+    }
+
     async fn finish(&mut self) -> Result<(), WireError> {
         if let Some((offset, bytes)) = self.redactor.as_mut().and_then(Redactor::finish) {
-            self.items.send(&Item::Log { offset, bytes }).await?;
+            self.show(offset, bytes).await?;
         }
         Ok(())
     }

@@ -9,11 +9,15 @@ const MARK: &[u8] = b"[redacted]";
 
 /// The values to look for, and the end of what came, in which one may have begun.
 pub(super) struct Redactor {
-    /// The longest first: one may be part of another.
+    /// The longest first: one may begin as another does.
     values: Vec<Vec<u8>>,
+    /// As it came: a value that is found in it may turn out to be the beginning of a longer one.
     held: Vec<u8>,
     /// Place of the first byte that is held.
     at: u64,
+    /// How much of the mark is written, and how much of it is to be written yet.
+    marked: usize,
+    covered: usize,
 }
 
 impl Redactor {
@@ -22,9 +26,9 @@ impl Redactor {
         // A terminal writes the lines of a value with CR LF.
         let mut values: Vec<Vec<u8>> =
             long.flat_map(|value| [value.replace('\n', "\r\n").into_bytes(), value.into_bytes()]).collect();
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.sort_by(|one, two| two.len().cmp(&one.len()).then_with(|| one.cmp(two)));
         values.dedup();
-        Self { values, held: Vec::new(), at: 0 }
+        Self { values, held: Vec::new(), at: 0, marked: 0, covered: 0 }
     }
 
     /// What of the bytes from `offset` on, after those before, can be told: a place and bytes, or nothing yet.
@@ -37,51 +41,49 @@ impl Redactor {
             self.at = offset;
         }
         self.held.extend_from_slice(bytes);
-        self.blot();
-        let longest = self.values.first().map_or(0, Vec::len);
-        let told = self.held.len().saturating_sub(longest.saturating_sub(1));
-        if told > 0 {
-            let rest = self.held.split_off(told);
-            let piece = std::mem::replace(&mut self.held, rest);
-            let at = self.at;
-            self.at = at.saturating_add(length_of(&piece));
-            out.push((at, piece));
-        }
+        // From where on a longer value may have begun, if any.
+        let open = (0..self.held.len()).find(|place| {
+            let rest = self.held.get(*place..).unwrap_or_default();
+            self.values.iter().any(|value| value.len() > rest.len() && value.starts_with(rest))
+        });
+        out.extend(self.tell(open.unwrap_or(self.held.len())));
         out
+    }
+
+    /// How far before a byte that a value covers the value may begin.
+    pub(super) fn reach(&self) -> u64 {
+        let longest = self.values.first().map_or(0, Vec::len);
+        u64::try_from(longest.saturating_sub(1)).unwrap_or(u64::MAX)
     }
 
     /// What was held.
     pub(super) fn finish(&mut self) -> Option<(u64, Vec<u8>)> {
-        let piece = std::mem::take(&mut self.held);
+        self.tell(self.held.len())
+    }
+
+    /// Takes the first bytes out of what is held. A byte is blotted out where any value covers it; values that overlap
+    /// share one mark.
+    fn tell(&mut self, count: usize) -> Option<(u64, Vec<u8>)> {
+        let mut piece = Vec::with_capacity(count);
+        for (place, byte) in self.held.iter().enumerate().take(count) {
+            let rest = self.held.get(place..).unwrap_or_default();
+            let found = self.values.iter().find(|value| rest.starts_with(value)).map_or(0, Vec::len);
+            if self.covered == 0 {
+                self.marked = 0;
+            }
+            self.covered = self.covered.max(found);
+            if self.covered == 0 {
+                piece.push(*byte);
+            } else {
+                piece.push(MARK.get(self.marked).copied().unwrap_or(b'*'));
+                self.marked += 1;
+                self.covered -= 1;
+            }
+        }
+        self.held.drain(..count);
         let at = self.at;
         self.at = at.saturating_add(length_of(&piece));
         (!piece.is_empty()).then_some((at, piece))
-    }
-
-    fn blot(&mut self) {
-        for value in &self.values {
-            let mut from = 0;
-            while let Some(found) = self.held.get(from..).and_then(|rest| position(rest, value)) {
-                let (start, end) = (from + found, from + found + value.len());
-                let mark = MARK.iter().copied().chain(std::iter::repeat(b'*'));
-                if let Some(place) = self.held.get_mut(start..end) {
-                    place.iter_mut().zip(mark).for_each(|(byte, mark)| *byte = mark);
-                }
-                from = end;
-            }
-        }
-    }
-}
-
-fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    let first = wanted.first()?;
-    let mut from = 0;
-    loop {
-        from += bytes.get(from..)?.iter().position(|byte| byte == first)?;
-        if bytes.get(from..)?.starts_with(wanted) {
-            return Some(from);
-        }
-        from += 1;
     }
 }
 
@@ -111,13 +113,29 @@ mod tests {
 
     #[test]
     fn values_are_blotted_out_wherever_a_transcript_is_cut() {
-        let text = "TOKEN=s3cr3t-4242-end and s3cr3t; x=abc\n";
-        let wanted = "TOKEN=[redacted]*-end and [redac; x=abc\n";
-        for at in 0..text.len() {
-            let (one, two) = text.split_at(at);
-            assert_eq!(redacted(&[one, two], &["s3cr3t", "s3cr3t-4242", "abc"]), wanted, "{at}");
+        let values = ["s3cr3t", "s3cr3t-4242", "abc", "4242-then"];
+        for (text, wanted) in [
+            ("TOKEN=s3cr3t-4242-end and s3cr3t; x=abc\n", "TOKEN=[redacted]*-end and [redac; x=abc\n"),
+            ("TOKEN=s3cr3t-4242-then\n", "TOKEN=[redacted]******\n"),
+            ("s3cr3ts3cr3t-4242", "[redac[redacted]*"),
+            ("s3cr3t-42", "[redac-42"),
+        ] {
+            for at in 0..text.len() {
+                let (one, two) = text.split_at(at);
+                assert_eq!(redacted(&[one, two], &values), wanted, "{at}");
+            }
+            let letters: Vec<&str> = text.split("").collect();
+            assert_eq!(redacted(&letters, &values), wanted, "a byte at a time");
         }
         assert_eq!(redacted(&["a\r\nsecond"], &["a\nsecond"]), "[redacted", "as a terminal writes it");
         assert_eq!(redacted(&["plain"], &[]), "plain");
+    }
+
+    #[test]
+    fn only_what_may_begin_a_value_waits_for_what_follows() {
+        let mut redactor = Redactor::new(Environment([("A".to_owned(), "s3cr3t-4242".to_owned())].into()));
+        assert_eq!(redactor.push(0, b"ready> "), [(0, b"ready> ".to_vec())]);
+        assert_eq!(redactor.push(7, b"a s3cr"), [(7, b"a ".to_vec())]);
+        assert_eq!(redactor.push(13, b"et"), [(9, b"s3cret".to_vec())]);
     }
 }

@@ -135,6 +135,28 @@ async fn a_client_that_reads_slowly_gets_each_byte_once_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_value_is_blotted_out_also_where_what_is_shown_begins_within_it() {
+    let world = World::start().await;
+    let mut client = world.client().await;
+    let sealed = super::client::create("k1", "one", &[("KEY", "first-line\nsecond-line\n")]);
+    let Ok(Reply::Accepted { agent }) = client.ask(sealed).await else { panic!("accepted") };
+    client.wait("one", Until::Started).await;
+    world.host.print(agent, b"before\r\nfirst-line\r\nsecond-line\r\nafter\r\n", false).await;
+    for (from, wanted) in [
+        (LogStart::Offset(0), (0, &b"before\r\n[redacted]***************after\r\n"[..])),
+        (LogStart::Offset(22), (22, &b"***********after\r\n"[..])),
+        (LogStart::Tail(2), (20, &b"*************after\r\n"[..])),
+        (LogStart::Offset(33), (33, &b"after\r\n"[..])),
+    ] {
+        let request = Query::Logs { target: "one".to_owned(), from, follow: false, redact: true };
+        let (items, end) = client.whole(&request).await;
+        assert_eq!(end, Ok(Reply::Done));
+        let (at, bytes) = joined(&items);
+        assert_eq!((at, String::from_utf8(bytes).unwrap().as_bytes()), wanted, "{from:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_beside_an_agent_gives_all_of_its_output_then_its_code() {
     let world = World::start().await;
     let mut client = world.client().await;

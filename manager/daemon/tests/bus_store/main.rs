@@ -11,6 +11,7 @@ mod figures;
 mod journal;
 mod lying;
 mod rights;
+#[expect(dead_code, reason = "shared with the tests of the daemon, which wipe it")]
 mod server;
 mod values;
 mod watching;

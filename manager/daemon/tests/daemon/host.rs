@@ -38,6 +38,8 @@ struct State {
     fencing: Fencing,
     /// Answers no questions.
     deaf: bool,
+    /// Its disk is full: it takes no agent.
+    full: bool,
 }
 
 #[derive(Clone)]
@@ -93,6 +95,11 @@ impl Host {
 
     pub(crate) fn set_deaf(&self, deaf: bool) {
         self.state().deaf = deaf;
+    }
+
+    /// From the next heartbeat on.
+    pub(crate) fn fill_disk(&self) {
+        self.state().full = true;
     }
 
     /// The agent prints; with `ship` the bus gets it as a chunk.
@@ -165,7 +172,7 @@ impl Shared {
                         memory_total_bytes: 1 << 40,
                         memory_available_bytes: 1 << 40,
                         disk_total_bytes: 1 << 40,
-                        disk_free_bytes: 1 << 39,
+                        disk_free_bytes: if state.full { 0 } else { 1 << 39 },
                         disk_share_max_percent: 85,
                         ..HostFacts::default()
                     },

@@ -30,13 +30,12 @@ fn bring(n: u8) -> Action {
     Action::PutBlob { sha256: blob(n).sha256, offset: 0, bytes: text(n), last: true }
 }
 
-/// A run of one task that no host can ever take: it waits, and is over as soon as it is cancelled.
+/// A run of one task. As the only host's disk is full it waits, and is over as soon as it is cancelled.
 fn submit(key: &str, n: u8) -> Mutation {
     let mut spec: TaskSpec = serde_json::from_value(serde_json::json!({
         "name": "t", "program": ["true"], "grace_ms": 1000, "profile": "p", "accept": "exit", "commit": "agent",
     }))
     .unwrap();
-    spec.limits.memory_bytes = Some(1 << 50);
     spec.prompt = Some(blob(n));
     let run: RunSpec = serde_json::from_value(serde_json::json!({"name": format!("r-{key}")})).unwrap();
     let tasks = vec![SubmitTask { spec, environment: Default::default() }];
@@ -90,6 +89,7 @@ async fn is_there(world: &World, n: u8) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_forgotten_goes_and_what_is_named_or_fresh_stays() {
     let mut world = World::start().await;
+    world.fill_disk().await;
     let mut client = world.client().await;
     for n in [1, 2] {
         assert_eq!(client.ask(bring(n)).await, Ok(Reply::Stored));
@@ -185,6 +185,7 @@ async fn play(world: &World, who: usize, acts: Vec<Act>) -> BTreeMap<RunId, u8> 
 #[expect(clippy::print_stdout, reason = "shown when it fails")]
 async fn no_blob_that_a_record_names_is_ever_lost() {
     let mut world = World::start().await;
+    world.fill_disk().await;
     world.stop_manager().await.unwrap();
     world.blob_grace_ms = 0;
     world.start_manager().await;

@@ -52,6 +52,16 @@ impl World {
         world
     }
 
+    /// From here on the host takes no agent, and the manager knows: what is submitted waits.
+    pub(crate) async fn fill_disk(&self) {
+        self.host.fill_disk();
+        within(Duration::from_secs(10), "the host's disk is known to be full", async || {
+            let mut client = self.client().await;
+            client.hosts().await.iter().all(|host| host.facts.disk_free_bytes == 0).then_some(())
+        })
+        .await;
+    }
+
     pub(crate) async fn start_manager(&mut self) {
         self.manager = Some(Manager::start(&self.server.layout, self.blob_grace_ms));
         let socket = self.server.layout.manager_socket();

@@ -95,7 +95,7 @@ impl Containment {
     /// # Errors
     /// Why they cannot.
     pub fn check(&self, repository: Option<&Repository>, user: &LaunchUser) -> Result<(), ContainmentError> {
-        let lent = repository.map(|repository| lent_by(repository)).unwrap_or_default();
+        let lent = repository.map(lent_by).unwrap_or_default();
         self.view(lent, Some(user)).map(|_| ())
     }
 

@@ -87,7 +87,6 @@ fn wrong_words_are_exit_2_and_start_nothing() {
         &["stop", "a", "--grace", "x"],
         &["stop", "a", "b"],
         &["events", "--since", "yesterday"],
-        &["retry", "r"],
         &["run", "-", "--map", "-"],
         &["run", "x", "--set", "a-b=c"],
         &["run", "x", "--name", "-x"],

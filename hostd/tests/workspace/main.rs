@@ -10,7 +10,6 @@
 mod comparing;
 mod contract;
 mod fixture;
-mod hostile;
 mod many;
 mod merging;
 mod preparing;

@@ -29,8 +29,10 @@ fn untracked(work: &Path) -> String {
     git(work, &["status", "--porcelain", "--ignored"])
 }
 
-/// What an agent with hostd's uid may do to a base.
-fn damages() -> Vec<(&'static str, fn(&Path))> {
+/// What an agent with hostd's uid may do to a base: what it is called, and how it is done.
+type Damage = (&'static str, fn(&Path));
+
+fn damages() -> Vec<Damage> {
     vec![
         ("a new file", |tree| write(tree, "good", "good\n")),
         ("an ignored file", |tree| write(tree, "good.log", "good\n")),

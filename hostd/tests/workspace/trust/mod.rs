@@ -3,4 +3,5 @@
 mod bases;
 mod brought;
 mod collecting;
+mod hostile;
 mod unseen;

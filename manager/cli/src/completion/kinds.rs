@@ -43,7 +43,7 @@ fn kinds(command: &str, argument: &str) -> &'static [Kind] {
         ("wait", "until") => &[Kind::Awaited],
         ("cancel" | "retry" | "merge", "tasks") => &[Kind::TaskOfRun],
         ("show", "targets") => &[Kind::Agent, Kind::Run],
-        ("run", "notify") => &[Kind::Hook],
+        ("run", "notify") | ("notify test", "name") => &[Kind::Hook],
         (_, "tasks") => &[Kind::Task],
         ("clone", "source") | ("send" | "label", "words") | ("ls" | "top", "names") => &[Kind::Agent],
         ("create", "profile") | ("profile show", "names") | ("profile test", "name") => &[Kind::Profile],

@@ -19,7 +19,8 @@ use crate::names::Ids;
 use crate::record::{RECORD_VERSION, RequestState, RunRecord, TaskRecord};
 use crate::run::caps::check as check_cap;
 use crate::timers::Timer;
-
+/// How much of something a host has.
+type Capacity = fn(&HostFacts) -> u64;
 /// A limit of a task that a host must be large enough for.
 type Size = fn(&ResourceLimits) -> Option<u64>;
 
@@ -125,8 +126,8 @@ impl Core {
         if hosts.is_empty() || hosts.iter().any(|host| host.reachability == Reachability::Lost) {
             return Ok(());
         }
-        let largest = |size: fn(&HostFacts) -> u64| hosts.iter().max_by_key(|host| size(&host.facts));
-        let sizes: [(&str, Size, fn(&HostFacts) -> u64, &str); 2] = [
+        let largest = |size: Capacity| hosts.iter().max_by_key(|host| size(&host.facts));
+        let sizes: [(&str, Size, Capacity, &str); 2] = [
             ("memory", |limits| limits.memory_bytes, |facts| facts.memory_total_bytes, "bytes"),
             (
                 "cpu",

@@ -126,15 +126,13 @@ impl Answerer {
             Query::WaitAgents { targets, until } => {
                 stream::wait::wait(driver.clone(), targets, until, items).await
             }
-            Query::FollowRun { run } => stream::follow_run::follow_run(driver.clone(), run, items).await,
+            Query::FollowRun { run } => stream::follow::follow_run(driver.clone(), run, items).await,
             Query::Logs { target, from, follow, redact } => {
                 let secrets = redact.then(|| self.secrets.clone());
                 stream::logs::logs(self.hosts.clone(), target, (from, follow), secrets, items).await
             }
             Query::ShowTask { task } => driver.glance(move |glance| queries::task(glance, &task)).await?,
-            Query::FollowMerge { run } => {
-                stream::follow_merge::follow_merge(driver.clone(), run, items).await
-            }
+            Query::FollowMerge { run } => stream::follow::follow_merge(driver.clone(), run, items).await,
             Query::Compare { target, attempt, form } => {
                 stream::compare::compare(self.hosts.clone(), target, attempt, form, items).await
             }
@@ -228,7 +226,7 @@ impl Answerer {
 
 /// An agent names itself by its id or its name; any other way to a target may lead to another agent.
 fn is_name_of(target: &str, agent: &AgentView) -> bool {
-    target == agent.id.to_string() || target == agent.name.to_string()
+    target == agent.id.to_string() || target == agent.name
 }
 
 /// Who may ask for something.

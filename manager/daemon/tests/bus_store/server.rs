@@ -64,12 +64,6 @@ impl Server {
         child.wait().unwrap();
     }
 
-    /// kill -9, and everything that it stored is gone.
-    pub(crate) fn wipe(&mut self) {
-        self.kill();
-        std::fs::remove_dir_all(self.layout.jetstream()).unwrap();
-    }
-
     pub(crate) fn port(&self) -> u16 {
         port::read(&self.layout).unwrap().unwrap()
     }

@@ -10,8 +10,14 @@ use protocol::task::{RunSpec, SubmitTask};
 
 use super::client::Client;
 
-use super::server::within;
+use super::server::{Server, within};
 use super::world::World;
+
+/// kill -9, and everything that it stored is gone.
+fn wipe(server: &mut Server) {
+    server.kill();
+    std::fs::remove_dir_all(server.layout.jetstream()).unwrap();
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledged_request_is_lost_when_the_bus_is_killed_midway() {
@@ -132,7 +138,7 @@ async fn what_a_wiped_bus_has_lost_is_written_back_by_the_manager_that_lives() {
     }
     client.create("k1", "one").await.unwrap();
     client.wait("one", Until::Started).await;
-    world.server.wipe();
+    wipe(&mut world.server);
     world.server.run().await;
     within(HEALED, "the loss is told", async || {
         let told = losses::read(&world.server.layout).unwrap();
@@ -164,7 +170,7 @@ async fn a_bus_that_was_wiped_while_no_manager_lived_is_told_and_its_hosts_take_
     client.create("k2", "two").await.unwrap();
     client.wait("two", Until::Started).await;
     world.kill_manager().await;
-    world.server.wipe();
+    wipe(&mut world.server);
     world.server.run().await;
     world.start_manager().await;
     let mut client = world.client().await;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hostd::workspace::{Obstacle, OnlyCopy, Wanted, WorkspaceError};
 
-use super::fixture::{Fixture, git, kinds, run_git, write};
+use crate::fixture::{Fixture, git, kinds, run_git, write};
 
 /// Sets every trap that git knows; each leaves a file in the folder that is returned.
 fn set_traps(repo: &Path, git_dir: &Path, traps: &Path) {

@@ -49,8 +49,14 @@ impl Output {
         if !is_ours {
             // Beside it and renamed over it: what lies there, a link too, is not written to.
             let _ = std::fs::remove_file(MENDED);
-            let mut fresh =
-                OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(MENDED)?;
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o600);
+            let mut fresh = match options.open(MENDED) {
+                Ok(fresh) => fresh,
+                // The folder itself is removed: nobody reads this any more, and a program must not wait for it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            };
             let mut old = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?;
             kept = io::copy(&mut old, &mut fresh)?;
             std::fs::rename(MENDED, file::OUTPUT)?;

@@ -261,7 +261,7 @@ async fn our_own_options_hold_whatever_the_user_has_configured() {
     tmux.ensure_session(&case.spec("a1", "label")).await.unwrap();
     let option = |flags: &str, name: &str| case.tmux(&["show-options", flags, name]);
     assert_eq!(option("-gv", "destroy-unattached"), "off");
-    assert_eq!(option("-gv", "default-command"), "");
+    assert_eq!(option("-gv", "default-command"), "/bin/false");
     assert_eq!(option("-gv", "prefix"), "C-b");
     assert_eq!(option("-gv", "history-limit"), "2000");
     assert_eq!(option("-gv", "mouse"), "on");

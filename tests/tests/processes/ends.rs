@@ -149,7 +149,7 @@ fn an_agent_that_stops_its_supervisor_is_ended_like_any_other() {
     ends_as(&install, "once", "STOPPED requested signal 15");
     install.run(&["stop", "stopped"]).succeeded();
     ends_as(&install, "stopped", "STOPPED requested signal 9");
-    install.run(&["destroy", "destroyed"]).succeeded();
+    install.run(&["destroy", "destroyed", "--discard"]).succeeded();
     install.run(&["down", "--stop-agents"]).succeeded();
     for (shim, child) in began {
         assert!(![shim, child].into_iter().any(phalanx_tests::install::is_alive));
@@ -253,6 +253,8 @@ fn a_forged_end_is_refused_and_told() {
     ends_as(&install, "forger", "CRASHED supervisor-lost");
     let detail = install.agent("forger").end.unwrap().detail;
     assert!(detail.contains("refused") && detail.contains(&other.id.to_string()), "{detail}");
-    let shown = install.run(&["show", "forger"]).text() + &install.run(&["why", "forger"]).text();
-    assert_eq!(shown.matches("refused").count(), 2, "{shown}");
+    for command in ["show", "why"] {
+        let shown = install.run(&[command, "forger"]).text();
+        assert!(shown.contains("refused"), "{command}: {shown}");
+    }
 }

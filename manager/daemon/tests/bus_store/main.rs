@@ -11,7 +11,6 @@ mod figures;
 mod journal;
 mod lying;
 mod rights;
-#[expect(dead_code, reason = "shared with the tests of the daemon, which wipe it")]
 mod server;
 mod values;
 mod watching;
